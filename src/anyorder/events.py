@@ -1,0 +1,69 @@
+"""What a decoder tells the world: plain data, JSON-able through `as_dict`, and the only thing that leaves it.
+
+A stream for one request is `Started`, then any number of `Opened`, `Committed` and `BlockFinished`, then one `Finished`.
+`request` is the index of the request in its batch; slots are absolute indices into the request's canvas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events."""
+
+    request: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The event as JSON-able data, with its `type`."""
+        return {"type": type(self).__name__.lower(), **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Event):
+    """The canvas as it stood before the first pass."""
+
+    ids: tuple[int, ...]  # token id of every slot, the mask id where it is open
+    open: tuple[int, ...]  # slots to be predicted
+    answer_start: int  # first slot of the answer: the prompt's length, holes included
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(Event):
+    """The canvas grew: slots `start` to `end - 1` are new and masked (block growth)."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Event):
+    """One pass decided these slots; they were drawn from the product of their marginals."""
+
+    pass_index: int  # counted from 0 over all forward passes of the request
+    slots: tuple[int, ...]
+    ids: tuple[int, ...]
+    confidence: tuple[float, ...]  # probability of the committed id at the commit pass, in [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFinished(Event):
+    """Every wanted slot of the block `start` to `end - 1` is committed."""
+
+    block: int
+    start: int
+    end: int
+    passes: int  # forward passes of the request so far
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Event):
+    """Nothing more will come for this request."""
+
+    reason: FinishReason
+    passes: int  # forward passes in which this request took part (NFE)
+    positions: int  # canvas positions computed over all passes

@@ -1,0 +1,37 @@
+"""What a decoder wants of one forward pass: which tokens to feed, what they may see, which rows of logits come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+Attention = Literal["bidirectional", "block", "causal"]
+Phase = Literal["prefill", "denoise", "write"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A contiguous run of canvas columns fed to the model in one pass.
+
+    Column c of the canvas has RoPE position c, and its keys and values are written to column c of the request's KV
+    storage. A fed token sees the columns 0 to `visible - 1` (those outside the window from storage) as far as
+    `attention` allows: all of them (`bidirectional`), those of its own and of earlier blocks, a block being
+    `block_length` columns counted from column 0 (`block`), or those up to its own (`causal`).
+    Every cache scheme is one choice of `start` and `visible`: see `anyorder.cache.schemes`.
+    """
+
+    ids: Tensor  # [T] int64, on the CPU
+    start: int  # column of ids[0]
+    visible: int  # columns that exist for this pass; start + T <= visible
+    rows: Tensor  # [R] int64, indices into ids whose logits are wanted; may be empty
+    attention: Attention
+    block_length: int = 1  # only read when attention is "block"
+    phase: Phase = "denoise"
+    stores: bool = True  # False: nothing outside the window is seen and no K/V need be kept
+
+    @property
+    def end(self) -> int:
+        """First column behind the window."""
+        return self.start + self.ids.shape[0]
