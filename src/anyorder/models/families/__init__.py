@@ -1,0 +1,56 @@
+"""Registry of the families and the recognition of a checkpoint by its config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anyorder.errors import UnknownFamily
+from anyorder.models.families import dream, fast_dllm_v2, llada, llama, qwen2, qwen3, sdar
+from anyorder.models.spec import FamilySpec
+
+FAMILIES: dict[str, FamilySpec] = {
+    spec.name: spec
+    for spec in (llama.SPEC, qwen2.SPEC, qwen3.SPEC, llada.SPEC, dream.SPEC, fast_dllm_v2.SPEC, sdar.SPEC)
+}
+
+LATER: tuple[str, ...] = (
+    "LLaDAMoEModelLM",
+    "LLaDA2MoeModelLM",
+    "SDARMoeForCausalLM",
+    "BD3LM",
+    "MDLM",
+    "DiffusionGemmaForBlockDiffusion",
+    "NemotronLabsDiffusionModel",
+    "EfficientDLM",
+    "StableDiffcoder",
+    "WeDLM",
+)
+"""Beginnings of architecture names of diffusion models that exist but cannot be loaded yet."""
+
+
+def recognise(raw: Mapping[str, Any]) -> FamilySpec:
+    """The family of a config.json: by `architectures[0]`; by `model_type` only when no architecture is named.
+
+    Raises:
+        UnknownFamily: nothing matches; the message names what was given and what is known.
+    """
+    architecture, model_type = _architecture(raw), raw.get("model_type")
+    for spec in FAMILIES.values():
+        named = architecture in spec.architectures if architecture else model_type in spec.model_types
+        if named:
+            return spec
+    raise UnknownFamily(_explain(architecture, model_type))
+
+
+def _architecture(raw: Mapping[str, Any]) -> str | None:
+    names = raw.get("architectures") or ()
+    return str(names[0]) if names else None
+
+
+def _explain(architecture: str | None, model_type: object) -> str:
+    given = f"architecture {architecture!r} (model_type {model_type!r})"
+    if architecture and architecture.startswith(LATER):
+        return f"{given} is a diffusion model that is not supported yet; supported: {', '.join(FAMILIES)}"
+    known = ", ".join(name for spec in FAMILIES.values() for name in spec.architectures)
+    return f"unknown {given} in config.json; known architectures: {known}"

@@ -1,0 +1,39 @@
+"""What `anyorder.load` returns: the network with everything that was resolved and checked about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from anyorder.models.config import ModelConfig
+from anyorder.models.spec import FamilySpec
+from anyorder.models.tokenizer import Tokenizer
+from anyorder.models.transformer import Transformer
+
+
+@dataclass(kw_only=True)
+class LoadedModel:
+    """A checkpoint ready to decode; ids here are the resolved ones, whatever the family's defaults say."""
+
+    network: Transformer
+    config: ModelConfig
+    spec: FamilySpec
+    tokenizer: Tokenizer | None
+    """None when the folder has none: token ids only."""
+    mask_token_id: int | None
+    """Argument, else config.json, else the tokenizer's, else the family's."""
+    stop_ids: tuple[int, ...]
+    """End-of-answer ids, ascending."""
+    block_length: int | None
+    """Argument, else config.json, else the family's; None: free."""
+    source: str
+    """Path or hub id, as given."""
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.network.dtype

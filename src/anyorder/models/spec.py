@@ -1,0 +1,56 @@
+"""A model family is data: what a decoder and a loader must know that the weights do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from anyorder.models.config import ModelConfig, parse_hf
+from anyorder.models.weights import Place, hf_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilySpec:
+    """Published facts and defaults of one family; a loaded model may override the ids (see `LoadedModel`)."""
+
+    name: str
+    title: str
+    """For people: the checkpoints that belong here."""
+    architectures: tuple[str, ...]
+    """`config.json` `architectures[0]`, looked at first: several checkpoints lie in `model_type`."""
+    model_types: tuple[str, ...]
+    """Looked at only when config.json names no architecture."""
+    attention: Literal["bidirectional", "block", "causal"]
+    """How it was trained to denoise; "causal" is a plain autoregressive model."""
+    shift: bool
+    """True: the logits of position i predict token i + 1."""
+    mask_token: str | None = None
+    """Published string of the mask token."""
+    mask_token_id: int | None = None
+    """Published id; config.json, the tokenizer and the user's argument come first."""
+    spare_tokens: tuple[str, ...] = ()
+    """Autoregressive families: hardly used tokens, tried in this order to serve as the mask."""
+    stop_tokens: tuple[str, ...] = ()
+    """Strings looked up in the tokenizer; they stop an answer besides config.json's eos."""
+    block_length: int | None = None
+    """Default block; None: free."""
+    block_keys: tuple[str, ...] = ()
+    """Keys of config.json that may hold the trained block length."""
+    decoder: Literal["causal", "full", "block"]
+    """Default decoding mode."""
+    modes: tuple[str, ...]
+    policy: str
+    """Default commit policy."""
+    caches: tuple[str, ...]
+    confidence: Literal["raw", "filtered"]
+    """Commit confidence from the logits at temperature 1, or from the temperature/top-k/top-p filtered ones."""
+    filter_order: Literal["top_p_first", "top_k_first"] = "top_p_first"
+    infill: bool
+    """Was trained to see text on both sides of a hole."""
+    source: str
+    """Where these facts come from."""
+    parse: Callable[[Mapping[str, Any]], ModelConfig] = parse_hf
+    """config.json -> ModelConfig."""
+    weight_names: Callable[[ModelConfig], dict[str, Place]] = hf_names
+    """Published tensor name -> place in `Transformer`."""

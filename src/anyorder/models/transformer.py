@@ -1,0 +1,159 @@
+"""One transformer for all dense families: RMS norm, rotary positions, grouped-query attention, SwiGLU.
+
+It maps packed tokens to hidden states and knows nothing of requests, windows or caches: `Attend` does.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyorder.models.config import ModelConfig
+from anyorder.models.linear import Linear, PackedLinear
+from anyorder.models.rope import rotate, rotation
+
+
+class Attend(Protocol):
+    """Attention over whatever the caller keeps: called once per layer with rotated q and k, layers in order."""
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, /) -> Tensor:
+        """q [Tq, H, D], k and v [T, Hkv, D] -> [Tq, H, D].
+
+        Tq is T, except in the last layer, where it is the number of wanted rows and may be 0 (the keys and values
+        may still have to be stored; the result is then not used).
+        """
+        ...
+
+
+class Embedding(nn.Module):
+    """Table lookup; ids [T] int64 -> [T, hidden]."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.vocab_size, config.hidden_size))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.weight)
+
+
+class MappedEmbedding(nn.Module):
+    """Lookup in a memory-mapped checkpoint: only the touched pages become resident.
+
+    Args:
+        table: [V, hidden] on the CPU in the checkpoint's dtype, backed by the file; never written.
+        dtype: of the result.
+    """
+
+    def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.table = table  # not a buffer: `state_dict` and `to` must not touch the file
+        self.dtype = dtype
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.table).to(self.dtype)
+
+
+class Layer(nn.Module):
+    """Attention and MLP with their norms and residual additions."""
+
+    def __init__(self, config: ModelConfig, index: int) -> None:
+        super().__init__()
+        hidden, inner = config.hidden_size, config.intermediate_size
+        self.index = index
+        self.eps = config.rms_norm_eps
+        self.width = (hidden,)
+        self.head = (config.head_dim,)
+        self.heads = (config.num_heads, config.num_kv_heads)
+        self.split = (config.query_size + config.kv_size, config.kv_size)
+        self.inner = inner
+        self.attention_norm = nn.Parameter(torch.ones(hidden))
+        self.qkv = Linear(hidden, config.query_size + 2 * config.kv_size, bias=config.qkv_bias)
+        self.query_norm = nn.Parameter(torch.ones(config.head_dim)) if config.qk_norm else None
+        self.key_norm = nn.Parameter(torch.ones(config.head_dim)) if config.qk_norm else None
+        self.out = Linear(config.query_size, hidden)
+        self.mlp_norm = nn.Parameter(torch.ones(hidden))
+        self.gate_up = Linear(hidden, 2 * inner)
+        self.down = Linear(inner, hidden)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, rows: Tensor | None) -> Tensor:
+        """x [T, hidden] -> [T, hidden], or [R, hidden] when only `rows` are wanted."""
+        q, k, v = self._project(x, cos, sin)
+        if rows is not None:
+            q, x = q[rows], x[rows]
+        mixed = attend(self.index, q, k, v)
+        if not x.shape[0]:  # nothing wanted: the caller only stores keys and values
+            return x
+        x = x + self.out(mixed.reshape(x.shape[0], -1))
+        gate, up = self.gate_up(F.rms_norm(x, self.width, self.mlp_norm, self.eps)).split(self.inner, -1)
+        return x + self.down(F.silu(gate) * up)
+
+    def _project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        qk, v = self.qkv(F.rms_norm(x, self.width, self.attention_norm, self.eps)).split(self.split, -1)
+        qk = qk.view(x.shape[0], -1, *self.head)  # queries and keys are rotated together
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = qk.split(self.heads, 1)
+            q, k = (
+                F.rms_norm(q, self.head, self.query_norm, self.eps),
+                F.rms_norm(k, self.head, self.key_norm, self.eps),
+            )
+            qk = torch.cat((q, k), 1)
+        q, k = rotate(qk, cos, sin).split(self.heads, 1)
+        return q, k, v.view(x.shape[0], -1, *self.head)
+
+
+class Transformer(nn.Module):
+    """Token ids to hidden states, hidden states to logits; the parameters are uninitialised until loaded."""
+
+    embed: Embedding | MappedEmbedding
+    output: Linear | PackedLinear
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = Embedding(config)
+        self.layers = nn.ModuleList(Layer(config, index) for index in range(config.num_layers))
+        self.norm = nn.Parameter(torch.ones(config.hidden_size))
+        self.output = Linear(config.hidden_size, config.vocab_size)
+        if config.tie_word_embeddings:
+            self.output.weight = self.embed.weight
+
+    def forward(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
+        """Hidden states after the final norm.
+
+        The last layer computes attention, output projection and MLP only for the wanted rows; that is exact, since
+        nothing else is read.
+
+        Args:
+            ids, positions: [T] int64 on the network's device.
+            attend: called once per layer.
+            rows: [R] int64 indices into ids; None: all.
+        Returns:
+            [R, hidden]
+        """
+        x = self.embed(ids)
+        cos, sin = rotation(self.config, positions, x.dtype)
+        last = len(self.layers) - 1
+        for index, layer in enumerate(self.layers):
+            x = layer(x, cos, sin, attend, rows if index == last else None)
+        return F.rms_norm(x, (self.config.hidden_size,), self.norm, self.config.rms_norm_eps)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """[R, hidden] -> logits [R, vocab]; float32, or float64 for a float64 network."""
+        if not hidden.shape[0]:
+            return hidden.new_empty((0, self.config.vocab_size), dtype=_logits_dtype(hidden.dtype))
+        return self.output(hidden).to(_logits_dtype(hidden.dtype))
+
+    @property
+    def device(self) -> torch.device:
+        return self.norm.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.norm.dtype
+
+
+def _logits_dtype(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
