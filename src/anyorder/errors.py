@@ -1,14 +1,14 @@
 """The exception family: every error a user can cause is one of these, and says what was given, what is allowed, what to do.
 
-    AnyorderError
-    ├── ParameterError (ValueError)     a decode parameter or an argument is wrong; `param` names it
-    ├── ContextError (ValueError)       the request does not fit the model's context
-    ├── ModelError                      a checkpoint cannot be used
-    │   ├── UnknownFamily               no family in the registry matches config.json
-    │   ├── WeightsError                tensors are missing, unknown, of the wrong shape, or the file is damaged
-    │   └── TokenizerMismatch           mask or stop ids disagree with the tokenizer
-    ├── DataError (ValueError)          an input file is damaged; the message names file and line
-    └── MissingExtra (ImportError)      an optional dependency is not installed; the message has the pip line
+AnyorderError
+├── ParameterError (ValueError)     a decode parameter or an argument is wrong; `param` names it
+├── ContextError (ValueError)       the request does not fit the model's context
+├── ModelError                      a checkpoint cannot be used
+│   ├── UnknownFamily               no family in the registry matches config.json
+│   ├── WeightsError                tensors are missing, unknown, of the wrong shape, or the file is damaged
+│   └── TokenizerMismatch           mask or stop ids disagree with the tokenizer
+├── DataError (ValueError)          an input file is damaged; the message names file and line
+└── MissingExtra (ImportError)      an optional dependency is not installed; the message has the pip line
 """
 
 from __future__ import annotations

@@ -34,10 +34,11 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True)
 class Opened(Event):
-    """The canvas grew: slots `start` to `end - 1` are new and masked (block growth)."""
+    """The canvas grew: slots `start` to `end - 1` are new and masked, but for those the caller forced."""
 
     start: int
     end: int
+    given: tuple[tuple[int, int], ...] = ()  # (slot, id) of the forced ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ Attention = Literal["bidirectional", "block", "causal"]
 Phase = Literal["prefill", "denoise", "write"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
     """A contiguous run of canvas columns fed to the model in one pass.
 

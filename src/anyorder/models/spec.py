@@ -35,6 +35,10 @@ class FamilySpec:
     """Strings looked up in the tokenizer; they stop an answer besides config.json's eos."""
     block_length: int | None = None
     """Default block; None: free."""
+    sub_block_length: int | None = None
+    """Default sub-block inside a block; None: the block is not divided."""
+    strict_threshold: bool = False
+    """Its published threshold policy commits at `>` instead of `>=`."""
     block_keys: tuple[str, ...] = ()
     """Keys of config.json that may hold the trained block length."""
     decoder: Literal["causal", "full", "block"]

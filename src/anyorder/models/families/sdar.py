@@ -18,6 +18,7 @@ SPEC = FamilySpec(
     mask_token_id=151669,  # not in the published config.json
     stop_tokens=("<|im_end|>",),
     block_length=4,
+    strict_threshold=True,
     block_keys=("block_size", "block_length"),
     decoder="block",
     modes=("block",),

@@ -1,0 +1,214 @@
+"""The public functions: load a model, stream or collect its answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from anyorder.cache.schemes import SCHEMES
+from anyorder.cache.storage import KVStorage
+from anyorder.canvas import Hole
+from anyorder.engine.loop import Engine
+from anyorder.engine.sequence import Sequence as RunningSequence
+from anyorder.errors import ParameterError
+from anyorder.events import Event
+from anyorder.generation import Fold, Generation, Stats
+from anyorder.models.load import load as load
+from anyorder.params import DecodeParams
+from anyorder.prompt import Prompt, encode_prompt
+from anyorder.request import build_decoder, resolve, stored_columns
+from anyorder.runner import Runner
+
+if TYPE_CHECKING:
+    from anyorder.models.loaded import LoadedModel
+
+
+class EventStream(Iterator[Event]):
+    """The events of one or more requests, one forward pass for all of them at a time.
+
+    Iterate over it to run the model; when it is exhausted, `generations()` has the answers.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        prompts: Sequence[Sequence[int | Hole]],
+        params: DecodeParams,
+        *,
+        storage: KVStorage | None = None,
+        cached: int = 0,
+        samples: Sequence[int] | None = None,
+    ) -> None:
+        began = time.perf_counter()
+        holes = any(isinstance(part, Hole) for prompt in prompts for part in prompt)
+        self.params = resolve(params, model, has_holes=holes)
+        self.runner = Runner(model.network)
+        stop_ids = model.stop_ids if params.stop_ids is None else params.stop_ids
+        self.folds = [Fold(_decode(model), stop_ids, time.perf_counter, began) for _ in prompts]
+        self.engine = Engine(
+            self.runner,
+            [
+                self._sequence(model, prompt, index, (samples or [0] * len(prompts))[index], storage, cached)
+                for index, prompt in enumerate(prompts)
+            ],
+        )
+        self._events = self._run()
+
+    def _sequence(
+        self, model: LoadedModel, prompt: Sequence[int | Hole], index: int, sample: int, storage: KVStorage | None, cached: int
+    ) -> RunningSequence:
+        decoder = build_decoder(self.params, model, prompt, request=index, sample=sample, cached=cached)
+        columns = stored_columns(self.params, decoder)
+        if storage is not None:
+            storage.reserve(columns)
+        elif columns:
+            storage = self.runner.storage(columns)
+        return RunningSequence(decoder, storage, self.params.measure_drift)
+
+    def _run(self) -> Iterator[Event]:
+        yield from self._noted(self.engine.start())
+        while self.engine.running:
+            yield from self._noted(self.engine.step())
+
+    def _noted(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            self.folds[event.request].add(event)
+        return events
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def stats(self, request: int = 0) -> Stats:
+        """Figures of a finished request."""
+        clock, drift = self.engine.clock, self.engine.sequences[request].drift
+        return self.folds[request].figures(
+            model_s=clock.model_s,
+            policy_s=clock.policy_s,
+            other_s=clock.other_s,
+            cache=self.params.cache,
+            exact=SCHEMES[self.params.cache].exact,
+            drift_max=drift.max_abs if self.params.measure_drift else None,
+            drift_mean=drift.mean_abs if self.params.measure_drift else None,
+        )
+
+    def generations(self) -> list[Generation]:
+        """The answers in the order of the prompts; runs whatever has not been iterated yet."""
+        for _ in self:
+            pass
+        return [fold.result(self.stats(index)) for index, fold in enumerate(self.folds)]
+
+
+def stream(model: LoadedModel, prompt: Prompt, params: DecodeParams | None = None, **changes: Any) -> EventStream:
+    """Decode one prompt and hand out what happens as it happens.
+
+    Args:
+        model: from `load`.
+        prompt: text to continue, token ids, chat messages (`[{"role": "user", "content": "…"}]`), or a list of text and
+            `Hole(n)` to fill.
+        params: how to decode; `changes` are DecodeParams fields that replace some of it.
+    Returns:
+        an iterator of events that also has `.stats()` and `.generations()` when it is exhausted.
+    Raises:
+        ParameterError, ContextError: before the first pass.
+    """
+    return EventStream(model, [encode_prompt(model, prompt)], DecodeParams.of(params, **changes))
+
+
+def generate(model: LoadedModel, prompt: Prompt, params: DecodeParams | None = None, **changes: Any) -> Generation:
+    """Decode one prompt to its end: the fold of `stream`, with the same arguments."""
+    return stream(model, prompt, params, **changes).generations()[0]
+
+
+def generate_batch(
+    model: LoadedModel, prompts: Sequence[Prompt], params: DecodeParams | None = None, **changes: Any
+) -> list[Generation]:
+    """Decode many prompts of any lengths together, one forward pass for all of them at a time.
+
+    Every answer is the one that the prompt would have got alone.
+    """
+    if not prompts:
+        raise ParameterError("no prompts given; give at least one", param="prompts")
+    encoded = [encode_prompt(model, prompt) for prompt in prompts]
+    return EventStream(model, encoded, DecodeParams.of(params, **changes)).generations()
+
+
+def infill(
+    model: LoadedModel, parts: Sequence[str | Hole], params: DecodeParams | None = None, **changes: Any
+) -> Generation:
+    """Fill the holes of a text: `infill(model, ["The capital of ", Hole(1), " is Paris."])`.
+
+    Nothing is written behind the text unless `max_new_tokens` asks for it. `Generation.holes` has the fills.
+    """
+    if not any(isinstance(part, Hole) for part in parts):
+        raise ParameterError("infill needs at least one Hole(n) among its parts", param="prompt")
+    changes.setdefault("max_new_tokens", 0)
+    return generate(model, parts, params, **changes)
+
+
+class ChatSession:
+    """A conversation that keeps its keys and values from turn to turn where the model's cache is exact.
+
+    Args:
+        system: text of a system message, None for the template's own.
+    """
+
+    def __init__(
+        self, model: LoadedModel, params: DecodeParams | None = None, *, system: str | None = None, **changes: Any
+    ) -> None:
+        self.model = model
+        self.params = DecodeParams.of(params, **changes)
+        self.system = system
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the conversation."""
+        self.messages = [] if self.system is None else [{"role": "system", "content": self.system}]
+        self._storage: KVStorage | None = None
+        self._stored: list[int] = []  # the ids whose keys and values are in storage
+
+    def send(self, text: str) -> EventStream:
+        """Ask the next question; when the stream is exhausted the answer is part of `messages`.
+
+        An answer that is not read to its end is not kept.
+        """
+        messages = [*self.messages, {"role": "user", "content": text}]
+        prompt = encode_prompt(self.model, messages)
+        return _ChatStream(self, messages, prompt)
+
+    def reusable(self, prompt: Sequence[int | Hole]) -> int:
+        """Leading columns of `prompt` that are stored; the last column is always computed, its logits are needed."""
+        limit = min(len(self._stored), len(prompt) - 1)
+        return next((i for i in range(limit) if self._stored[i] != prompt[i]), limit)
+
+
+class _ChatStream(EventStream):
+    """One turn of a session."""
+
+    def __init__(self, session: ChatSession, messages: list[dict[str, str]], prompt: Sequence[int | Hole]) -> None:
+        self.session = session
+        self.asked = messages
+        cached = session.reusable(prompt)
+        super().__init__(session.model, [prompt], session.params, storage=session._storage, cached=cached)
+
+    def __next__(self) -> Event:
+        try:
+            return super().__next__()
+        except StopIteration:
+            self._keep()
+            raise
+
+    def _keep(self) -> None:
+        sequence, fold = self.engine.sequences[0], self.folds[0]
+        if fold.finished is None or len(self.session.messages) >= len(self.asked) + 1:
+            return
+        answer = fold.result(self.stats())
+        self.session.messages = [*self.asked, {"role": "assistant", "content": answer.text}]
+        self.session._storage = sequence.storage
+        cached = getattr(sequence.decoder, "cached", 0)
+        self.session._stored = sequence.decoder.canvas.ids[:cached].tolist() if self.params.cache != "none" else []
+
+
+def _decode(model: LoadedModel):
+    tokenizer = model.tokenizer
+    return (lambda ids: tokenizer.decode(list(ids))) if tokenizer is not None else (lambda ids: "")

@@ -1,0 +1,58 @@
+"""Where the keys and values of one request lie: one column per canvas column, per layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class KVStorage:
+    """Keys and values of one request.
+
+    Args:
+        num_layers, num_kv_heads, head_dim: of the network.
+        capacity: columns of the longest canvas.
+    """
+
+    def __init__(
+        self, *, num_layers: int, num_kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        shape = (num_layers, num_kv_heads, capacity, head_dim)
+        self.keys = torch.empty(shape, dtype=dtype, device=device)
+        self.values = torch.empty(shape, dtype=dtype, device=device)
+
+    @property
+    def capacity(self) -> int:
+        """Columns that fit."""
+        return self.keys.shape[2]
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of keys and values together."""
+        return 2 * self.keys.numel() * self.keys.element_size()
+
+    def update(self, layer: int, start: int, visible: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the window's columns in place and return all visible ones.
+
+        Args:
+            start: column of the first new key.
+            visible: columns to return.
+            k, v: [T, Hkv, D].
+        Returns:
+            keys and values, each a view [Hkv, visible, D].
+        """
+        end = start + k.shape[0]
+        self.keys[layer, :, start:end] = k.transpose(0, 1)
+        self.values[layer, :, start:end] = v.transpose(0, 1)
+        return self.keys[layer, :, :visible], self.values[layer, :, :visible]
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for at least `capacity` columns, keeping what is stored."""
+        if capacity <= self.capacity:
+            return
+        capacity = max(capacity, 2 * self.capacity)
+        for name in ("keys", "values"):
+            old = getattr(self, name)
+            new = old.new_empty((*old.shape[:2], capacity, old.shape[3]))
+            new[:, :, : old.shape[2]] = old
+            setattr(self, name, new)

@@ -1,0 +1,125 @@
+"""What every decoder is: a state machine over one canvas that never calls a model.
+
+A pass has three steps. `plan` says what to compute, `decide` turns the rows of logits into proposals and a commit mask
+on their device, `apply` writes what was committed into the canvas. What varies between decoders:
+
+1. which slots are candidates in a pass (the next one, a block, the whole canvas);
+2. which columns are fed and which are read from storage (`anyorder.cache.schemes`);
+3. which row of logits predicts a slot (its own, or the one before it where the logits are shifted);
+4. when a block is done and what follows it (the next block, a write pass, the end).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from anyorder.canvas import Canvas
+from anyorder.events import Event, Finished, FinishReason, Started
+from anyorder.window import Window
+
+
+class Decoder(Protocol):
+    """The interface that the engine drives: start, then plan / decide / apply until `finished` is set."""
+
+    canvas: Canvas
+    passes: int
+    finished: FinishReason | None
+
+    def start(self) -> list[Event]:
+        """The events before the first pass."""
+        ...
+
+    def plan(self) -> list[Window]:
+        """What the next pass must compute: one window, or two with guidance."""
+        ...
+
+    def decide(self, rows: list[Tensor]) -> Tensor:
+        """[3, n] on the device of the rows: proposed ids, confidence, 1 where committed. `rows` are aligned with `plan`."""
+        ...
+
+    def apply(self, decision: Tensor) -> list[Event]:
+        """Take the decision, now on the CPU, and move on."""
+        ...
+
+    def uncached(self, window: Window) -> Window:
+        """The same rows computed without any cache, to measure drift against."""
+        ...
+
+
+class DecoderBase:
+    """The bookkeeping that all decoders share."""
+
+    def __init__(self, canvas: Canvas, *, end: int, stop_ids: tuple[int, ...]) -> None:
+        self.canvas = canvas
+        self.end = end  # first column that nobody wants
+        self.stop_ids = torch.tensor(stop_ids, dtype=torch.int64)
+        self.passes = 0
+        self.positions = 0
+        self.finished: FinishReason | None = None
+        self.slots = torch.empty(0, dtype=torch.int64)  # candidates of the planned pass
+
+    def start(self) -> list[Event]:
+        """See `Decoder.start`."""
+        canvas = self.canvas
+        return [
+            Started(
+                canvas.request, tuple(canvas.ids.tolist()), tuple(canvas.open_slots().tolist()), canvas.answer_start
+            )
+        ]
+
+    def feed(self, start: int, end: int) -> Tensor:
+        """[end - start] ids of the canvas, continued with masks where a block reaches beyond it."""
+        ids = self.canvas.ids[start:end]
+        missing = end - start - ids.shape[0]
+        return torch.cat([ids, ids.new_full((missing,), self.canvas.mask_id)]) if missing else ids
+
+    def uncached(self, window: Window) -> Window:
+        """See `Decoder.uncached`."""
+        return Window(
+            ids=self.feed(0, window.visible),
+            start=0,
+            visible=window.visible,
+            rows=window.rows + window.start,
+            attention=window.attention,
+            block_length=window.block_length,
+            phase=window.phase,
+            stores=False,
+        )
+
+    def count(self, windows: list[Window]) -> list[Window]:
+        """Book the positions of the planned windows."""
+        self.positions += sum(window.ids.shape[0] for window in windows)
+        return windows
+
+    def commit(self, decision: Tensor) -> list[Event]:
+        """Commit the chosen candidates and count the pass."""
+        chosen = decision[2] > 0
+        pass_index, self.passes = self.passes, self.passes + 1
+        if not bool(chosen.any()):
+            return []
+        ids = decision[0][chosen].to(torch.int64)
+        return [self.canvas.commit(self.slots[chosen], ids, decision[1][chosen], pass_index)]
+
+    def stop_slot(self) -> int | None:
+        """The first committed stop token of the answer."""
+        return self.canvas.first_stop(self.stop_ids) if self.stop_ids.numel() else None
+
+    def ending(self) -> FinishReason | None:
+        """Why nothing is left to decide, or None."""
+        stop = self.stop_slot()
+        if stop is not None and self.canvas.is_filled(0, stop):
+            return "stop"
+        return "length" if len(self.canvas) >= self.end and self.canvas.is_filled(0, self.end) else None
+
+    def finish(self, reason: FinishReason) -> list[Event]:
+        """Close the request."""
+        self.finished = reason
+        return [Finished(self.canvas.request, reason, self.passes, self.positions)]
+
+
+def rows_of(slots: Tensor, start: int, *, shift: bool) -> Tensor:
+    """Rows of a window that predict `slots`; with `shift` the row before, and the window's first slot by itself."""
+    return (slots - start - int(shift)).clamp_min(0)

@@ -1,0 +1,117 @@
+"""From the rows of one pass to its decision: proposed ids, how sure they are, which of them are committed.
+
+Runs on the device of the logits and reads nothing back: the engine moves the decisions of a whole batch at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from anyorder.draws import Draws, wide_dtype
+from anyorder.policies import score
+from anyorder.policies.catalog import PolicyInfo
+from anyorder.policies.published import FUNCTIONS, Knobs
+from anyorder.policies.sample import FilterOrder, filter_logits
+
+Confidence = Literal["raw", "filtered"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a row of logits becomes a proposed token and its confidence."""
+
+    mask_id: int
+    temperature: float = 0.0
+    top_p: float | None = None
+    top_k: int | None = None
+    filter_order: FilterOrder = "top_p_first"
+    confidence: Confidence = "raw"  # softmax of the logits as they came, or of the filtered and scaled ones
+    banned_ids: tuple[int, ...] = ()
+    logit_bias: Mapping[int, float] = field(default_factory=dict[int, float])
+    late_ids: tuple[int, ...] = ()  # committed last: their confidence counts as 0 (`confidence_eos_eot_inf`)
+    draws: Draws = field(default_factory=Draws)
+
+    def adjust(self, logits: Tensor) -> Tensor:
+        """Apply biases and bans in place; the mask token is always banned."""
+        if self.logit_bias:
+            ids = torch.tensor(list(self.logit_bias), device=logits.device)
+            logits[:, ids] += torch.tensor(list(self.logit_bias.values()), device=logits.device, dtype=logits.dtype)
+        for token in (self.mask_id, *self.banned_ids):
+            logits[:, token] = -torch.inf
+        return logits
+
+    def propose(self, logits: Tensor, slots: Tensor, pass_index: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Propose one token per row.
+
+        Args:
+            logits: [n, V], adjusted.
+            slots: [n] int64, the canvas slot of every row, on the device of the logits.
+        Returns:
+            ids [n] int64, confidence [n] float in [0, 1], and the logits [n, V] that the ids are drawn from.
+        """
+        filtered = filter_logits(
+            logits, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, order=self.filter_order
+        )
+        ids = filtered.argmax(-1) if self.temperature == 0 else self.draws.tokens(filtered, slots, pass_index)
+        measured = logits if self.confidence == "raw" else filtered
+        if self.late_ids:
+            measured = measured.clone()
+            for token in self.late_ids:
+                measured[:, token] = -torch.inf
+        return ids, score.probability(measured, ids), filtered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chooser:
+    """A commit policy with its knobs and the sampling it ranks."""
+
+    policy: PolicyInfo
+    sampling: Sampling
+    knobs: Knobs = field(default_factory=Knobs)
+    alg_temp: float | None = None
+
+    def choose(
+        self, logits: Tensor, slots: Tensor, *, pass_index: int, quota: int = 1, probability: float = 1.0, all: bool = False
+    ) -> Tensor:
+        """Decide one pass.
+
+        Args:
+            logits: [n, V] of the candidate slots; changed in place.
+            slots: [n] int64 on the CPU.
+            quota: slots that the schedule gives this pass.
+            probability: chance per slot that the schedule gives this pass.
+            all: commit every candidate, whatever the policy.
+        Returns:
+            [3, n] float: ids, confidence, 1 where committed.
+        """
+        if slots.shape[0] == 0:
+            return logits.new_empty((3, 0), dtype=wide_dtype(logits.device))
+        slots = slots.to(logits.device, non_blocking=True)
+        ids, confidence, filtered = self.sampling.propose(self.sampling.adjust(logits), slots, pass_index)
+        if all:
+            commit = torch.ones_like(ids, dtype=torch.bool)
+        else:
+            ranked = self._score(filtered, confidence, slots, pass_index)
+            if self.alg_temp:
+                commit = self.sampling.draws.subset(ranked / self.alg_temp, slots, pass_index, quota)
+            else:
+                knobs = replace(self.knobs, quota=quota, probability=probability)
+                commit = FUNCTIONS[self.policy.name](ranked, torch.ones_like(ids, dtype=torch.bool), knobs)
+        wide = wide_dtype(logits.device)
+        return torch.stack([ids.to(wide), confidence.to(wide), commit.to(wide)])
+
+    def _score(self, filtered: Tensor, confidence: Tensor, slots: Tensor, pass_index: int) -> Tensor:
+        match self.policy.score:
+            case "probability":
+                return confidence
+            case "margin":
+                return score.margin(filtered)
+            case "entropy":
+                return -score.entropy(filtered)
+            case "random":
+                return self.sampling.draws.uniform(slots, pass_index, "slot")

@@ -1,0 +1,153 @@
+"""The whole canvas in one bidirectional pass, LLaDA's and Dream's way, with or without an approximate cache."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from anyorder.cache.schemes import FullScheme, Span, full_canvas_span
+from anyorder.canvas import Canvas
+from anyorder.decoders.base import DecoderBase, rows_of
+from anyorder.decoders.choose import Chooser
+from anyorder.events import BlockFinished, Event
+from anyorder.policies import schedule
+from anyorder.window import Window
+
+
+class FullDecoder(DecoderBase):
+    """Decides the blocks of the canvas from left to right, every slot of a block in any order.
+
+    A slot left of the block that is still open (a hole in the prompt) is a candidate as well, but the block's schedule
+    does not count it; what the schedules leave open is filled by further passes at the end.
+
+    Args:
+        canvas: the prompt and the answer slots that are visible from the start.
+        end: first column behind the answer; the canvas grows up to it block by block if it is shorter.
+        block_length: slots per block; None makes everything up to `end` one block.
+        steps: scheduled passes per block; None commits one slot per scheduled pass.
+        eps: end of Dream's time grid.
+        shift: a slot is predicted by the row before it.
+        cfg_scale: weight of guidance away from the canvas without its prompt.
+    """
+
+    def __init__(
+        self,
+        canvas: Canvas,
+        chooser: Chooser,
+        *,
+        end: int,
+        stop_ids: tuple[int, ...] = (),
+        block_length: int | None = None,
+        steps: int | None = None,
+        eps: float = 1e-3,
+        shift: bool = False,
+        scheme: FullScheme = "none",
+        cfg_scale: float = 0.0,
+    ) -> None:
+        super().__init__(canvas, end=end, stop_ids=stop_ids)
+        self.chooser = chooser
+        self.block_length = block_length
+        self.steps = steps
+        self.eps = eps
+        self.shift = shift
+        self.scheme: FullScheme = scheme
+        self.cfg_scale = cfg_scale
+        self.block_index = 0
+        first = canvas.answer_start if block_length is not None else 0
+        self._enter(Span(first, min(first + (block_length or end), end)))
+
+    def _enter(self, block: Span) -> None:
+        self.block = block
+        self.step = 0
+        open_count = int(self.canvas.open[block.start : block.end].sum())
+        self.total = open_count
+        self.quotas = schedule.even(open_count, self.steps or max(open_count, 1))
+
+    def _candidates(self, start: int = 0) -> Tensor:
+        stop = self.stop_slot()
+        return self.canvas.open_slots(start, self.block.end if stop is None else min(stop, self.block.end))
+
+    def plan(self) -> list[Window]:
+        """The columns that the cache scheme wants, and the rows of the block's open slots."""
+        canvas, block, first = Span(0, len(self.canvas)), self.block, self.step == 0
+        span = full_canvas_span(self.scheme, block, canvas, first_pass=first)
+        if self.scheme == "none" or first:
+            self.slots = self._candidates()
+        else:
+            self.slots = self._candidates(block.start)
+        # inside a cached window the first slot has no row before it: decide it while there is one
+        self.only_first = self.shift and self.scheme != "none" and first and bool(self.canvas.open[block.start])
+        if self.only_first:
+            self.slots = torch.tensor([block.start])
+        window = Window(
+            ids=self.feed(span.start, span.end),
+            start=span.start,
+            visible=canvas.end,
+            rows=rows_of(self.slots, span.start, shift=self.shift),
+            attention="bidirectional",
+            stores=self.scheme != "none",
+        )
+        return self.count([window, self._unprompted(window)] if self.cfg_scale else [window])
+
+    def _unprompted(self, window: Window) -> Window:
+        ids = torch.where(self.canvas.given, self.canvas.mask_id, self.canvas.ids)
+        return Window(ids=ids, start=0, visible=window.visible, rows=window.rows, attention="bidirectional", stores=False)
+
+    def decide(self, rows: list[Tensor]) -> Tensor:
+        """See `Decoder.decide`."""
+        logits = rows[0]
+        if self.cfg_scale:
+            logits = rows[1] + (self.cfg_scale + 1) * (rows[0] - rows[1])
+        open_count = self.slots.shape[0]
+        return self.chooser.choose(
+            logits,
+            self.slots,
+            pass_index=self.passes,
+            quota=self._quota(open_count),
+            probability=schedule.transfer_probability(self.step, self.steps or max(self.total, 1), self.eps),
+            all=self.only_first,
+        )
+
+    def _quota(self, open_count: int) -> int:
+        steps = self.steps or max(self.total, 1)
+        match self.chooser.policy.schedule:
+            case "none":
+                return open_count
+            case "even":
+                return self.quotas[self.step] if self.step < len(self.quotas) else max(1, self.quotas[-1])
+            case "timesteps":
+                return schedule.timesteps(open_count, self.step, steps, self.eps)
+            case "budget":
+                return schedule.budget(open_count, self.total, self.step, steps)
+
+    def apply(self, decision: Tensor) -> list[Event]:
+        """See `Decoder.apply`."""
+        events = self.commit(decision)
+        self.step += 1
+        while self.finished is None and self._block_done():
+            events += self._next_block()
+        return events
+
+    def _block_done(self) -> bool:
+        if self._candidates().numel() == 0:
+            return True
+        if self.block.end >= self.end:
+            return False
+        if self.chooser.policy.schedule == "even":
+            return self.step >= len(self.quotas)
+        return self.canvas.is_filled(self.block.start, self.block.end)
+
+    def _next_block(self) -> list[Event]:
+        block = self.block
+        events: list[Event] = [
+            BlockFinished(self.canvas.request, self.block_index, block.start, block.end, self.passes)
+        ]
+        reason = self.ending()
+        if reason or block.end >= self.end:
+            return events + self.finish(reason or "length")
+        end = min(block.end + (self.block_length or self.end), self.end)
+        if end > len(self.canvas):
+            events.append(self.canvas.grow(end - len(self.canvas)))
+        self.block_index += 1
+        self._enter(Span(block.end, end))
+        return events

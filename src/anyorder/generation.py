@@ -1,0 +1,202 @@
+"""What a request comes to: the fold of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from anyorder.events import BlockFinished, Committed, Event, Finished, FinishReason, Opened, Started
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats:
+    """Figures of one request. In a batch the times are the batch's: its passes are shared."""
+
+    passes: int
+    """Forward passes in which the request took part (NFE)."""
+    tokens: int
+    """Committed slots that count: filled holes and the answer, up to and including the stop token."""
+    positions: int
+    """Canvas positions computed over all passes."""
+    blocks: int
+    wasted: int
+    """Slots committed behind the stop token."""
+    time_to_first_s: float
+    time_to_last_s: float
+    model_s: float
+    """Wall time inside the model's forward; on a GPU until its launch."""
+    policy_s: float
+    other_s: float
+    cache: str
+    exact: bool
+    """True if the cache promises the logits of an uncached pass."""
+    drift_max: float | None = None
+    """Largest difference of a logit to that of an uncached pass; None if not measured."""
+    drift_mean: float | None = None
+
+    @property
+    def tokens_per_forward(self) -> float:
+        """TPF: what parallel commits buy."""
+        return self.tokens / self.passes if self.passes else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens over the whole time, the prompt's pass included."""
+        return self.tokens / self.time_to_last_s if self.time_to_last_s else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able, with the derived figures."""
+        derived = {"tokens_per_forward": self.tokens_per_forward, "tokens_per_second": self.tokens_per_second}
+        return {**asdict(self), **derived}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One slot of the finished canvas."""
+
+    slot: int
+    id: int
+    text: str
+    commit_pass: int | None
+    """The pass that decided it; None where the caller gave it or nothing decided it."""
+    confidence: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """A finished answer."""
+
+    text: str
+    """The answer, without stop token and control tokens; "" if the model has no tokenizer."""
+    ids: tuple[int, ...]
+    """Token ids of the answer, without the stop token."""
+    prompt_ids: tuple[int, ...]
+    """The prompt with its holes filled."""
+    prompt_text: str
+    finish_reason: FinishReason
+    stats: Stats
+    trace: tuple[Slot, ...]
+    """Every slot that a pass decided, and nothing else, in the order of the canvas."""
+    holes: tuple[str, ...] = ()
+    """What was filled into the prompt's holes, in order."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        plain = {**asdict(self), "stats": self.stats.as_dict()}
+        plain["trace"] = [{("pass" if key == "commit_pass" else key): value for key, value in row.items()}
+                          for row in plain["trace"]]  # fmt: skip
+        return plain
+
+
+@dataclass
+class Fold:
+    """Collects the events of one request.
+
+    Args:
+        decode: ids to text.
+        stop_ids: tokens that end the answer.
+        clock: seconds since some fixed point, read when an event is added.
+        began: `clock()` at the start of the request.
+    """
+
+    decode: Callable[[Sequence[int]], str]
+    stop_ids: tuple[int, ...]
+    clock: Callable[[], float]
+    began: float
+    ids: list[int] = field(default_factory=list[int])
+    open: set[int] = field(default_factory=set[int])
+    commits: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
+    answer_start: int = 0
+    holes: list[int] = field(default_factory=list[int])
+    blocks: int = 0
+    first_at: float | None = None
+    last_at: float | None = None
+    finished: Finished | None = None
+
+    def add(self, event: Event) -> None:
+        """Take one event of the request."""
+        match event:
+            case Started():
+                self.ids, self.open = list(event.ids), set(event.open)
+                self.answer_start = event.answer_start
+                self.holes = sorted(slot for slot in event.open if slot < event.answer_start)
+            case Opened():
+                self._opened(event)
+            case Committed():
+                self._committed(event)
+            case BlockFinished():
+                self.blocks += 1
+            case Finished():
+                self.finished = event
+                self.last_at = self.clock()
+            case _:
+                raise TypeError(f"unknown event {event!r}")
+
+    def _opened(self, event: Opened) -> None:
+        self.open.update(range(event.start, event.end))
+        self.ids += [-1] * (event.end - event.start)
+        for slot, token in event.given:
+            self.ids[slot] = token
+            self.open.discard(slot)
+
+    def _committed(self, event: Committed) -> None:
+        if self.first_at is None:
+            self.first_at = self.clock()
+        for slot, token, confidence in zip(event.slots, event.ids, event.confidence, strict=True):
+            self.ids[slot] = token
+            self.open.discard(slot)
+            self.commits[slot] = (event.pass_index, confidence)
+
+    def answer_end(self) -> int:
+        """First column behind the answer: its first committed stop token, or the end of the canvas."""
+        stops = [s for s in self.commits if s >= self.answer_start and self.ids[s] in self.stop_ids]
+        return min(stops, default=len(self.ids))
+
+    def figures(self, **times: Any) -> Stats:
+        """The figures; `times` are the fields that only the engine knows."""
+        finished, end = self.finished, self.answer_end()
+        assert finished is not None and self.last_at is not None, "the request is not finished"
+        wasted = sum(slot > end for slot in self.commits)
+        return Stats(
+            passes=finished.passes,
+            tokens=len(self.commits) - wasted,
+            positions=finished.positions,
+            blocks=self.blocks,
+            wasted=wasted,
+            time_to_first_s=(self.first_at if self.first_at is not None else self.last_at) - self.began,
+            time_to_last_s=self.last_at - self.began,
+            **times,
+        )
+
+    def result(self, stats: Stats) -> Generation:
+        """The finished answer."""
+        assert self.finished is not None, "the request is not finished"
+        start, end = self.answer_start, self.answer_end()
+        answer = tuple(self.ids[start:end])
+        return Generation(
+            text=self.decode(answer),
+            ids=answer,
+            prompt_ids=tuple(self.ids[:start]),
+            prompt_text=self.decode(self.ids[:start]),
+            finish_reason=self.finished.reason,
+            stats=stats,
+            trace=tuple(self._slot(slot) for slot in sorted(self.commits)),
+            holes=tuple(self.decode(self.ids[a:b]) for a, b in _runs(self.holes)),
+        )
+
+    def _slot(self, slot: int) -> Slot:
+        commit_pass, confidence = self.commits[slot]
+        token = self.ids[slot]
+        return Slot(slot, token, self.decode([token]), commit_pass, confidence)
+
+
+def _runs(slots: Sequence[int]) -> list[tuple[int, int]]:
+    """Maximal runs of consecutive slots, as (start, end)."""
+    runs: list[tuple[int, int]] = []
+    for slot in slots:
+        if runs and runs[-1][1] == slot:
+            runs[-1] = (runs[-1][0], slot + 1)
+        else:
+            runs.append((slot, slot + 1))
+    return runs

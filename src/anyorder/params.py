@@ -1,0 +1,234 @@
+"""How to decode: one frozen record, checked once where the user is. Free of torch, so that `--help` is instant."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from anyorder.errors import ParameterError
+from anyorder.policies.catalog import POLICIES
+
+Mode = Literal["auto", "causal", "full", "block"]
+CacheName = Literal["auto", "none", "block", "prefix", "dual", "sub_block"]
+Growth = Literal["fixed", "block"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeParams:
+    """Everything that shapes an answer; `None` and "auto" mean the default of the model's family."""
+
+    mode: Mode = "auto"
+    """Decoder: causal (one token at a time, left to right), full (the whole canvas at once), block (block after block)."""
+
+    policy: str | None = None
+    """Which proposals a pass commits, by published name: threshold, entropy_bound, low_confidence, maskgit_plus, ..."""
+
+    steps: int | None = None
+    """Passes of a scheduled policy: per answer for LLaDA and Dream, per block for SDAR. None: one slot per pass."""
+
+    threshold: float | None = None
+    """Commit proposals at least this sure, in [0, 1]. Published: 0.9 (LLaDA, Dream, Fast-dLLM v2), 0.85 (SDAR)."""
+
+    factor: float | None = None
+    """Commit the r surest slots while the r-th is 1 - factor / (r + 1) sure; > 0, published 1."""
+
+    entropy_bound: float | None = None
+    """Joint error allowed per pass, in nats; >= 0, published 0.1."""
+
+    alg_temp: float | None = None
+    """Draw the slots to commit with probability proportional to exp(score / alg_temp) (Dream); None: take the best."""
+
+    eps: float | None = None
+    """End of Dream's time grid, in (0, 1); published 0.001."""
+
+    block_length: int | None = None
+    """Slots per block. Fixed by the training of block models; free for LLaDA and Dream."""
+
+    sub_block_length: int | None = None
+    """Slots per sub-block inside a block (Fast-dLLM v2: 8); must divide block_length."""
+
+    max_new_tokens: int = 128
+    """Longest answer in tokens; the canvas behind the prompt has this many slots. 0 only with holes in the prompt."""
+
+    growth: Growth = "fixed"
+    """Full canvas only: show the model all answer slots from the start (fixed) or open them block by block (block)."""
+
+    temperature: float = 0.0
+    """0 takes the best token; above 0 samples from softmax(logits / temperature)."""
+
+    top_p: float | None = None
+    """Sample from the most probable tokens that reach this probability together, in (0, 1]."""
+
+    top_k: int | None = None
+    """Sample from the k most probable tokens."""
+
+    seed: int = 0
+    """Same seed, same answer, alone or in any batch."""
+
+    cfg_scale: float = 0.0
+    """Classifier-free guidance away from the unprompted model (LLaDA); 0 is off and costs nothing."""
+
+    cache: CacheName = "auto"
+    """Which keys and values are kept between passes: none and block are exact, prefix, dual and sub_block are not."""
+
+    measure_drift: bool = False
+    """Run every cached pass a second time without cache and report the difference of the logits."""
+
+    stop_ids: tuple[int, ...] | None = None
+    """Token ids that end the answer; None: those of the model. () never stops early."""
+
+    logits_eos_inf: bool = False
+    """Never propose the end-of-text token (LLaDA)."""
+
+    confidence_eos_eot_inf: bool = False
+    """Commit end-of-text and end-of-turn tokens last (LLaDA)."""
+
+    logit_bias: Mapping[int, float] = field(default_factory=dict[int, float])
+    """Added to the logit of a token id, each in [-100, 100]."""
+
+    banned_ids: tuple[int, ...] = ()
+    """Token ids that are never produced."""
+
+    forced: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Token ids fixed in advance: answer offset -> id."""
+
+    def __post_init__(self) -> None:
+        faults = [fault for check in _CHECKS for fault in [check(self)] if fault is not None]
+        if faults:
+            raise ParameterError("; ".join(text for _, text in faults), param=faults[0][0])
+
+    def replace(self, **changes: Any) -> DecodeParams:
+        """A copy with some fields changed; unknown names are refused with the nearest known one."""
+        check_names(changes)
+        return replace(self, **changes)
+
+    @classmethod
+    def of(cls, params: DecodeParams | None = None, **changes: Any) -> DecodeParams:
+        """`params` (or the defaults) with `changes`."""
+        return (params or cls()).replace(**changes)
+
+
+def check_names(changes: Mapping[str, Any]) -> None:
+    """Refuse names that are no DecodeParams field."""
+    known = [f.name for f in fields(DecodeParams)]
+    for name in changes:
+        if name not in known:
+            raise ParameterError(f"unknown parameter {name!r}{did_you_mean(name, known)}", param=name)
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """The tail of an error about an unknown name."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return (f"; did you mean {near[0]!r}?" if near else "") + f" Known: {', '.join(sorted(known))}"
+
+
+_Fault = tuple[str, str] | None
+_Check = Callable[[DecodeParams], _Fault]
+
+
+def _number(name: str, allowed: str, accepts: Callable[[float], bool], *, whole: bool = False) -> _Check:
+    kinds = (int,) if whole else (int, float)
+
+    def check(params: DecodeParams) -> _Fault:
+        value = getattr(params, name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value) or not accepts(value):
+            return name, f"`{name}` must be {allowed}, got {value!r}"
+        return None
+
+    return check
+
+
+def _choice(name: str, values: tuple[str, ...]) -> _Check:
+    def check(params: DecodeParams) -> _Fault:
+        value = getattr(params, name)
+        return None if value in values else (name, f"`{name}` must be one of {', '.join(values)}, got {value!r}")
+
+    return check
+
+
+def _known_policy(params: DecodeParams) -> _Fault:
+    if params.policy is None or params.policy in POLICIES:
+        return None
+    return "policy", f"unknown policy {params.policy!r}{did_you_mean(str(params.policy), list(POLICIES))}"
+
+
+def _policy_reads(params: DecodeParams) -> _Fault:
+    """A knob that the named policy does not read is a contradiction, not a detail."""
+    info = POLICIES.get(params.policy or "")
+    if info is None:
+        return None
+    for name in ("steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps"):
+        if getattr(params, name) is not None and name not in info.reads:
+            takers = [other.name for other in POLICIES.values() if name in other.reads]
+            return name, f"policy {info.name!r} does not read `{name}`; drop it or use one of {', '.join(takers)}"
+    return None
+
+
+def _sub_block_divides(params: DecodeParams) -> _Fault:
+    block, sub = params.block_length, params.sub_block_length
+    if block is None or sub is None or block < 1 or sub < 1 or block % sub == 0:
+        return None
+    return "sub_block_length", f"`sub_block_length` {sub} does not divide `block_length` {block}; use a divisor"
+
+
+def _token_ids(name: str) -> _Check:
+    def check(params: DecodeParams) -> _Fault:
+        ids = getattr(params, name)
+        if ids is None:
+            return None
+        bad = [i for i in ids if isinstance(i, bool) or not isinstance(i, int) or i < 0]
+        return (name, f"`{name}` must hold token ids (integers >= 0), got {bad[0]!r}") if bad else None
+
+    return check
+
+
+def _biases(params: DecodeParams) -> _Fault:
+    for value in params.logit_bias.values():
+        if not -100 <= value <= 100:
+            return "logit_bias", f"`logit_bias` values must be in [-100, 100], got {value!r}; use banned_ids to ban"
+    return None
+
+
+def _forced_offsets(params: DecodeParams) -> _Fault:
+    for offset, token in params.forced.items():
+        if not 0 <= offset < params.max_new_tokens:
+            allowed = f"answer offsets from 0 to {params.max_new_tokens - 1}"
+            return "forced", f"`forced` must name {allowed}, got {offset}; raise max_new_tokens or drop it"
+        if token in params.banned_ids:
+            return "forced", f"token id {token} is both forced and banned; drop one"
+    return None
+
+
+_CHECKS: tuple[_Check, ...] = (
+    _choice("mode", get_args(Mode)),
+    _choice("cache", get_args(CacheName)),
+    _choice("growth", get_args(Growth)),
+    _known_policy,
+    _number("steps", "a whole number of at least 1", lambda v: v >= 1, whole=True),
+    _number("threshold", "in [0, 1]; 0.9 is the published default", lambda v: 0 <= v <= 1),
+    _number("factor", "above 0; 1 is the published default", lambda v: v > 0),
+    _number("entropy_bound", "at least 0 (nats); 0.1 is the published default", lambda v: v >= 0),
+    _number("alg_temp", "at least 0", lambda v: v >= 0),
+    _number("eps", "in (0, 1); 0.001 is the published default", lambda v: 0 < v < 1),
+    _number("block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
+    _number("sub_block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
+    _number("max_new_tokens", "a whole number of at least 0", lambda v: v >= 0, whole=True),
+    _number("temperature", "at least 0", lambda v: v >= 0),
+    _number("top_p", "in (0, 1]", lambda v: 0 < v <= 1),
+    _number("top_k", "a whole number of at least 1; leave it out to keep all tokens", lambda v: v >= 1, whole=True),
+    _number("seed", "a whole number from 0 to 2^63 - 1", lambda v: 0 <= v < 2**63, whole=True),
+    _number("cfg_scale", "at least 0", lambda v: v >= 0),
+    _token_ids("stop_ids"),
+    _token_ids("banned_ids"),
+    _token_ids("forced"),
+    _token_ids("logit_bias"),
+    _biases,
+    _policy_reads,
+    _sub_block_divides,
+    _forced_offsets,
+)

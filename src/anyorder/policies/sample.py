@@ -1,0 +1,55 @@
+"""From rows of logits to proposed ids: temperature, top-k and top-p as the families define them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+FilterOrder = Literal["top_p_first", "top_k_first"]
+
+
+def filter_logits(
+    logits: Tensor,
+    *,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    order: FilterOrder = "top_k_first",
+) -> Tensor:
+    """Scale by the temperature, then set the logits outside top-k and top-p to -inf.
+
+    Args:
+        logits: [n, V] float.
+        temperature: 0 leaves the scale alone (greedy decoding; the filters still shape the confidence).
+        top_k: keep the k best; None keeps all.
+        top_p: keep the best tokens until their probability reaches p, the one that crosses it included.
+        order: which filter sees the other's result: Dream applies top-p first, SDAR top-k first.
+    Returns:
+        [n, V] float; the argument itself when nothing is to be done.
+    """
+    if temperature > 0 and temperature != 1:
+        logits = logits / temperature
+    filters = [(_top_p, top_p), (_top_k, top_k)]
+    for apply, value in filters if order == "top_p_first" else reversed(filters):
+        if value is not None:
+            logits = apply(logits, value)
+    return logits
+
+
+def _top_k(logits: Tensor, k: float) -> Tensor:
+    if k >= logits.shape[-1]:
+        return logits
+    weakest = logits.topk(int(k), dim=-1).values[..., -1:]
+    return logits.masked_fill(logits < weakest, -torch.inf)
+
+
+def _top_p(logits: Tensor, p: float) -> Tensor:
+    if p >= 1:
+        return logits
+    ordered, order = logits.sort(dim=-1, descending=True)
+    cumulated = ordered.softmax(-1).cumsum(-1)
+    drop = torch.zeros_like(cumulated, dtype=torch.bool)
+    drop[..., 1:] = cumulated[..., :-1] > p  # the token that crosses p stays
+    return logits.masked_fill(torch.zeros_like(drop).scatter_(-1, order, drop), -torch.inf)

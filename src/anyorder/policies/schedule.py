@@ -1,0 +1,51 @@
+"""How many slots a pass should commit when `steps` is given, exactly as each family defines it."""
+
+from __future__ import annotations
+
+import torch
+
+
+def even(slots: int, steps: int) -> list[int]:
+    """`slots // steps` per pass; the first `slots % steps` passes take one more.
+
+    Source: LLaDA's `get_num_transfer_tokens`; SDAR and LLaDA2 use the same per block.
+    """
+    base, extra = divmod(slots, steps)
+    return [base + (step < extra) for step in range(steps)]
+
+
+def transfer_probability(step: int, steps: int, eps: float) -> float:
+    """Share of the masks that pass `step` removes on the time grid 1 ... eps; 1 from the last step on.
+
+    float32 as in the published code: quotas are truncated, so the last digit can matter.
+
+    Args:
+        step: 0-based pass.
+        eps: end of the time grid, > 0; it makes the first passes commit slightly less than an even share.
+    Source: Dream, `_sample`.
+    """
+    if step >= steps - 1:
+        return 1.0
+    times = torch.linspace(1, eps, steps + 1)
+    return float(1 - times[step + 1] / times[step])
+
+
+def timesteps(open_count: int, step: int, steps: int, eps: float) -> int:
+    """Slots that pass `step` commits of `open_count` open ones; it may be 0 (with steps = slots it is, at first).
+
+    Source: Dream, `_sample`.
+    """
+    return int(torch.tensor(float(open_count)) * torch.tensor(transfer_probability(step, steps, eps)))
+
+
+def budget(open_count: int, total: int, step: int, steps: int) -> int:
+    """Largest number of slots that pass `step` may commit: the even share plus what earlier passes left over.
+
+    From the last scheduled pass on all open slots are within the budget, and the loop goes on until none is left.
+
+    Args:
+        open_count: slots open before this pass.
+        total: slots open before the first pass.
+    Source: Fast-dLLM's `confidence_threshold` for Dream (which demands that `steps` divides `total`).
+    """
+    return open_count - total // steps * max(steps - 1 - step, 0)

@@ -1,0 +1,66 @@
+"""From what a caller may pass as a prompt to token ids and holes, with everything the caller wrote kept as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from anyorder.canvas import Hole
+from anyorder.errors import ModelError, ParameterError
+
+if TYPE_CHECKING:
+    from anyorder.models.loaded import LoadedModel
+
+Message = Mapping[str, str]
+Prompt = str | Sequence[int] | Sequence[Message] | Sequence["str | Hole"]
+"""Text to continue; token ids; chat messages; or text with holes."""
+
+
+def encode_prompt(model: LoadedModel, prompt: Prompt) -> list[int | Hole]:
+    """Token ids and holes of a prompt.
+
+    Text never becomes a control or mask token, whatever it says; only `Hole` marks slots to fill. Token ids are taken
+    as they are: a mask id among them is a given token, not a hole.
+
+    Raises:
+        ParameterError: the prompt is empty, of no known kind, or holds an id outside the vocabulary.
+        ModelError: text was given and the model has no tokenizer.
+    """
+    if isinstance(prompt, str):
+        parts: list[int | Hole] = [*_tokenizer(model).encode_text(prompt)]
+    elif all(isinstance(part, Mapping) for part in prompt) and prompt:
+        parts = [*_tokenizer(model).encode_chat([dict(m) for m in prompt if isinstance(m, Mapping)])]
+    else:
+        parts = [piece for part in prompt for piece in _encode_part(model, part)]
+    if not parts:
+        raise ParameterError("the prompt is empty; give at least one token of text", param="prompt")
+    _check_ids(model, parts)
+    return parts
+
+
+def _encode_part(model: LoadedModel, part: object) -> list[int | Hole]:
+    if isinstance(part, Hole):
+        return [part]
+    if isinstance(part, str):
+        return [*_tokenizer(model).encode_text(part)]
+    if isinstance(part, int) and not isinstance(part, bool):
+        return [part]
+    raise ParameterError(
+        f"a prompt is text, token ids, chat messages, or text with Hole(n); got a part of type {type(part).__name__}",
+        param="prompt",
+    )
+
+
+def _check_ids(model: LoadedModel, parts: Sequence[int | Hole]) -> None:
+    size = model.config.vocab_size
+    for part in parts:
+        if isinstance(part, int) and not 0 <= part < size:
+            raise ParameterError(
+                f"token id {part} is outside the vocabulary; ids go from 0 to {size - 1}", param="prompt"
+            )
+
+
+def _tokenizer(model: LoadedModel):
+    if model.tokenizer is None:
+        raise ModelError(f"{model.source} has no tokenizer; pass token ids instead of text")
+    return model.tokenizer
