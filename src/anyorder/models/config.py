@@ -1,4 +1,4 @@
-"""Sizes and switches of a transformer, parsed from a published config.json. Settings this engine lacks are refused by name."""
+"""Sizes and switches of a transformer, parsed from a published config.json; unsupported settings are refused."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-def _head_width(hidden: object, heads: object) -> int:
+def _head_width(hidden: int, heads: int) -> int:
     if not (_is_positive_int(hidden) and _is_positive_int(heads)):
         raise ModelError(f"config.json: sizes must be positive integers, got hidden {hidden!r} and heads {heads!r}")
     if hidden % heads:

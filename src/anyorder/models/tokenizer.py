@@ -1,18 +1,143 @@
-"""Text to token ids and back."""
+"""Text to ids and back. What a user writes never becomes a control or mask token, whatever it spells."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
+import tokenizers
 
-class Tokenizer:
-    eos: str | None = None
+from anyorder.errors import ModelError, ParameterError
+from anyorder.models import chat
+from anyorder.models.tokenizer_files import TokenizerFiles, read_files
 
-    def token_id(self, token: str) -> int | None: ...
-    def token(self, token_id: int) -> str | None: ...
-    def __len__(self) -> int:
-        return 0
+UNASSIGNED = "\U0010fffd"
+"""A private character that no vocabulary holds."""
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:
-    return None
+    """The tokenizer beside the weights, None when there is none; no code from the folder runs. Errors: `read_files`."""
+    files = read_files(folder)
+    return None if files is None else Tokenizer(files)
+
+
+class Tokenizer:
+    """A checkpoint's tokenizer, with user text and control tokens kept apart.
+
+    *Control tokens* are all added tokens, special or not, except blanks (some vocabularies add runs of spaces, which
+    are ordinary text) and the unknown token.
+    """
+
+    def __init__(self, files: TokenizerFiles) -> None:
+        self.files = files
+        self._backend = files.backend
+        self._control = self._control_ids()
+
+    def encode_text(self, text: str, *, bos: bool = False) -> list[int]:
+        """User text to ids, none of them a control token; without any in the text, the tokenizer's own encoding.
+
+        Args:
+            bos: start with what this tokenizer puts before a text (a BOS id, or nothing).
+        Raises:
+            ParameterError: a single character of the text only exists as a control token.
+        """
+        ids = self._own(text)
+        if not self._control.isdisjoint(ids):
+            ids = self._without_control(text)
+        return [*self._opening, *ids] if bos else ids
+
+    def encode_chat(self, messages: Sequence[chat.Message], *, add_generation_prompt: bool = True) -> list[int]:
+        """A conversation to ids: control tokens come from the chat template, never from the contents.
+
+        Args:
+            messages: each with `role` (system, user, assistant) and `content`.
+            add_generation_prompt: end with the opening of the assistant's turn.
+        Raises:
+            ParameterError: the messages are malformed or the template rejects them.
+            ModelError: the checkpoint has no chat template.
+        """
+        template = self.files.chat_template
+        if template is None:
+            raise ModelError("this checkpoint has no chat template; give it a plain prompt instead of messages")
+        checked = chat.check_messages(messages)
+        named = self.files.named
+        pieces = chat.fenced(template, checked, prompt=add_generation_prompt, named=named)
+        # the tokenizer's own encoding of the whole is kept if exactly the template's control tokens come out of it:
+        # encoding the pieces alone would lose merges across their seams
+        if all(self._control.isdisjoint(self._own(message["content"])) for message in checked):
+            ids = self._own(chat.render(template, checked, prompt=add_generation_prompt, named=named))
+            if self._controls(ids) == [
+                token for own, text in pieces if own for token in self._controls(self._own(text))
+            ]:
+                return ids
+        return [token for own, text in pieces for token in (self._own(text) if own else self.encode_text(text))]
+
+    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
+        """Ids to text; rows of the embedding table behind the vocabulary decode to nothing."""
+        return self._backend.decode(ids, skip_special_tokens=skip_special)
+
+    def token_id(self, token: str) -> int | None:
+        """Id of a token by its exact string, None when the vocabulary lacks it."""
+        return self._backend.token_to_id(token)
+
+    def token(self, token_id: int) -> str | None:
+        """String of an id as the vocabulary spells it, None when it has none."""
+        return self._backend.id_to_token(token_id)
+
+    @property
+    def eos(self) -> str | None:
+        """String of the end-of-sequence token."""
+        return self.files.named.get("eos_token")
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self.files.chat_template is not None
+
+    def is_control(self, token_id: int) -> bool:
+        """Can this id only come from a template or the engine, never from a user's text?"""
+        return token_id in self._control
+
+    def __len__(self) -> int:
+        """Tokens of the vocabulary, added ones included; the embedding table may have more rows."""
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
+    def _own(self, text: str) -> list[int]:
+        return self._backend.encode(text, add_special_tokens=False).ids
+
+    def _controls(self, ids: list[int]) -> list[int]:
+        return [token for token in ids if token in self._control]
+
+    def _control_ids(self) -> frozenset[int]:
+        added = self._backend.get_added_tokens_decoder()
+        control = {index for index, token in added.items() if token.special or token.content.strip()}
+        return frozenset(control.difference(self._own(UNASSIGNED)))  # the unknown token, where the vocabulary uses one
+
+    def _without_control(self, text: str) -> list[int]:
+        """Encode as if no token had been added to the vocabulary."""
+        ids = self._bare.encode(text, add_special_tokens=False).ids
+        if self._control.isdisjoint(ids):
+            return ids
+        # a vocabulary that holds the control string as an ordinary entry: take it apart
+        if len(text) == 1:
+            raise ParameterError(f"the text contains {text!r}, which this tokenizer only knows as a control token")
+        middle = len(text) // 2
+        return [*self._without_control(text[:middle]), *self._without_control(text[middle:])]
+
+    @cached_property
+    def _bare(self) -> tokenizers.Tokenizer:
+        """The backend without its control tokens; made on first need, since few texts spell one."""
+        fields = json.loads(self._backend.to_str())
+        fields["added_tokens"] = [token for token in fields["added_tokens"] if token["id"] not in self._control]
+        fields["post_processor"] = None  # names control tokens
+        return tokenizers.Tokenizer.from_str(json.dumps(fields))
+
+    @cached_property
+    def _opening(self) -> list[int]:
+        """What the tokenizer puts before a text of its own accord."""
+        if self.files.add_bos_token is not None:
+            bos = self.token_id(self.files.named.get("bos_token", ""))
+            return [bos] if self.files.add_bos_token and bos is not None else []
+        plain, full = self._own("a"), self._backend.encode("a").ids
+        return full[: next((at for at in range(len(full)) if full[at : at + len(plain)] == plain), 0)]

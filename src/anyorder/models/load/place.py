@@ -46,7 +46,7 @@ def choose_dtype(dtype: str | torch.dtype, stored: torch.dtype, device: torch.de
     if dtype == "auto":
         return torch.bfloat16 if stored in (torch.bfloat16, torch.float16) else torch.float32
     chosen = DTYPES.get(dtype) if isinstance(dtype, str) else dtype
-    if chosen not in DTYPES.values():
+    if chosen is None or chosen not in DTYPES.values():
         raise ParameterError(f"dtype must be auto, {', '.join(DTYPES)}, got {dtype!r}", param="dtype")
     if chosen == torch.float16 and device.type == "cpu":
         raise ParameterError("dtype float16 is slow and overflows on a CPU; use bfloat16 or float32", param="dtype")

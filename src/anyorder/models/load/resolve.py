@@ -48,8 +48,8 @@ def _published(config: ModelConfig, spec: FamilySpec, tokenizer: Tokenizer | Non
         )
     if found >= config.vocab_size:
         raise TokenizerMismatch(
-            f"config.json names no mask token and {token!r} ({found}) is outside the {config.vocab_size} embedding rows; "
-            "pass mask_token_id"
+            f"config.json names no mask token and {token!r} ({found}) is outside the {config.vocab_size} embedding "
+            "rows; pass mask_token_id"
         )
     return found
 
@@ -57,7 +57,8 @@ def _published(config: ModelConfig, spec: FamilySpec, tokenizer: Tokenizer | Non
 def _check_mask(named: object, config: ModelConfig, spec: FamilySpec, tokenizer: Tokenizer | None) -> None:
     if not isinstance(named, int) or not 0 <= named < config.vocab_size:
         raise TokenizerMismatch(
-            f"config.json: mask_token_id {named!r} is outside the {config.vocab_size} embedding rows; pass mask_token_id"
+            f"config.json: mask_token_id {named!r} is outside the {config.vocab_size} embedding rows; "
+            "pass mask_token_id"
         )
     if tokenizer is None or spec.mask_token is None:
         return
@@ -77,7 +78,8 @@ def _spare(config: ModelConfig, spec: FamilySpec, tokenizer: Tokenizer | None) -
         found = tokenizer.token_id(token)
         if found is not None and found < config.vocab_size:
             return found
-    return len(tokenizer) if len(tokenizer) < config.vocab_size else None
+    unused = (row for row in range(len(tokenizer), config.vocab_size) if tokenizer.token(row) is None)
+    return next(unused, None)
 
 
 def resolve_stops(

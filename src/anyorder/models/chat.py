@@ -1,0 +1,107 @@
+"""Chat templates: rendering as transformers does it, and the fences that tell message contents from the template."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from anyorder.errors import ParameterError
+
+ROLES = ("system", "user", "assistant")
+PRIVATE_USE = range(0xE000, 0xF900)
+
+Message = Mapping[str, str]
+
+
+def check_messages(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Copies of the messages, reduced to role and content.
+
+    Raises:
+        ParameterError: no message, an unknown role, or a content that is no string.
+    """
+    if not messages:
+        raise ParameterError("messages must hold at least one message", param="messages")
+    return [_checked(number, message) for number, message in enumerate(messages)]
+
+
+def _checked(number: int, message: Message) -> dict[str, str]:
+    role, content = message.get("role"), message.get("content")
+    if role not in ROLES:
+        raise ParameterError(
+            f"messages[{number}]: role must be one of {', '.join(ROLES)}, got {role!r}", param="messages"
+        )
+    if not isinstance(content, str):
+        raise ParameterError(f"messages[{number}]: content must be a string, got {content!r}", param="messages")
+    if extra := sorted(set(message) - {"role", "content"}):
+        raise ParameterError(f"messages[{number}]: unknown field {extra[0]!r}; known: role, content", param="messages")
+    return {"role": role, "content": content}
+
+
+def render(template: str, messages: Sequence[Message], *, prompt: bool, named: Mapping[str, str]) -> str:
+    """The chat as text.
+
+    Args:
+        prompt: end with the opening of the assistant's turn.
+        named: `bos_token` and so on, which templates refer to.
+    Raises:
+        ParameterError: the template rejects these messages.
+    """
+    try:
+        return _compiled(template).render(
+            messages=messages, tools=None, documents=None, add_generation_prompt=prompt, **named
+        )
+    except jinja2.TemplateError as error:
+        raise ParameterError(f"the model's chat template rejects the messages: {error}", param="messages") from None
+
+
+def fenced(
+    template: str, messages: Sequence[Message], *, prompt: bool, named: Mapping[str, str]
+) -> list[tuple[bool, str]]:
+    """The chat as pieces: (True, text of the template) and (False, text of a message), in order.
+
+    Each content is rendered as a placeholder, its outer blanks left in place so that trimming templates still work.
+    """
+    fence = _unused_character(template, messages)
+    cores = [message["content"].strip() for message in messages]
+    held = [
+        {**message, "content": message["content"].replace(core, f"{fence}{index}{fence}", 1) if core else ""}
+        for index, (message, core) in enumerate(zip(messages, cores, strict=True))
+    ]
+    parts = re.split(f"{fence}(\\d+){fence}", render(template, held, prompt=prompt, named=named))
+    pieces = [(True, part) if place % 2 == 0 else (False, cores[int(part)]) for place, part in enumerate(parts)]
+    if any(fence in text for own, text in pieces if own):
+        raise ParameterError("the model's chat template cuts messages apart; use a plain prompt", param="messages")
+    return [(own, text) for own, text in pieces if text]
+
+
+def _unused_character(template: str, messages: Sequence[Message]) -> str:
+    used = set(template).union(*(message["content"] for message in messages))
+    return next(chr(code) for code in PRIVATE_USE if chr(code) not in used)
+
+
+def _compiled(template: str) -> jinja2.Template:
+    """With the filters and globals that published templates rely on. Source: transformers' chat_template_utils."""
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    helpers: dict[str, Any] = {"raise_exception": _raise, "strftime_now": _now}
+    environment.filters["tojson"] = _to_json
+    environment.globals.update(helpers)
+    return environment.from_string(template)
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _now(form: str) -> str:
+    return datetime.datetime.now().strftime(form)
+
+
+def _raise(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
