@@ -19,14 +19,15 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     Args:
         q: [Tq, H, D]; query head h reads key head h // (H / Hkv).
         k, v: [Hkv, Tk, D], any strides.
-        mask: [Tq, Tk] bool, True where a query may look; every row needs one True. None: everywhere.
+        mask: [Tq, Tk] bool, True where a query may look; every row needs one True. None: everywhere. The additive
+            form (0 and -inf in the dtype of q) is taken, too, and saves a conversion in every layer.
     Returns:
         [Tq, H, D]
     """
     tokens, heads, width = q.shape
     groups = heads // k.shape[0]
     stacked = q.view(tokens, k.shape[0], groups, width).permute(1, 2, 0, 3).reshape(1, k.shape[0], -1, width)
-    if mask is not None and groups > 1:
+    if mask is not None and groups > 1 and tokens > 1:
         mask = mask.repeat(groups, 1)  # [G * Tq, Tk]
     # four dimensions: the fused CPU kernels do not take three
     mixed = F.scaled_dot_product_attention(stacked, k[None], v[None], attn_mask=mask)

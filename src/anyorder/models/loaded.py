@@ -24,7 +24,7 @@ class LoadedModel:
     mask_token_id: int | None
     """Argument, else config.json, else the tokenizer's, else the family's."""
     stop_ids: tuple[int, ...]
-    """End-of-answer ids, ascending."""
+    """End-of-answer ids, the end-of-text id of config.json first."""
     block_length: int | None
     """Argument, else config.json, else the family's; None: free."""
     source: str

@@ -43,10 +43,10 @@ class FamilySpec:
     """Keys of config.json that may hold the trained block length."""
     decoder: Literal["causal", "full", "block"]
     """Default decoding mode."""
-    modes: tuple[str, ...]
+    modes: tuple[Literal["causal", "full", "block"], ...]
     policy: str
     """Default commit policy."""
-    caches: tuple[str, ...]
+    caches: tuple[Literal["none", "block", "prefix", "dual", "sub_block"], ...]
     confidence: Literal["raw", "filtered"]
     """Commit confidence from the logits at temperature 1, or from the temperature/top-k/top-p filtered ones."""
     filter_order: Literal["top_p_first", "top_k_first"] = "top_p_first"

@@ -7,16 +7,11 @@ from pathlib import Path
 import torch
 
 from anyorder.errors import ParameterError
-from anyorder.models.families import recognise
 from anyorder.models.linear import can_pack
 from anyorder.models.load.build import build
-from anyorder.models.load.folder import read_config, read_table
-from anyorder.models.load.place import choose_device, choose_dtype
-from anyorder.models.load.resolve import resolve_block, resolve_mask, resolve_stops
-from anyorder.models.load.safetensors import Checkpoint
-from anyorder.models.load.source import DEFAULT, locate
+from anyorder.models.load.place import automatic_dtype, choose_device, parse_dtype
+from anyorder.models.load.survey import survey
 from anyorder.models.loaded import LoadedModel
-from anyorder.models.tokenizer import read_tokenizer
 
 
 def load(
@@ -27,6 +22,7 @@ def load(
     device: str | torch.device = "auto",
     mask_token_id: int | None = None,
     block_length: int | None = None,
+    shift: bool | None = None,
     offline: bool = False,
     pack: bool | None = None,
 ) -> LoadedModel:
@@ -41,42 +37,43 @@ def load(
         mask_token_id: overrides config.json, tokenizer and family. An autoregressive model has none; see
             `anyorder.models.load.resolve.resolve_mask` for the token that stands in.
         block_length: overrides config.json and the family.
+        shift: overrides the family: do the logits of position i predict token i + 1? See `check_shift`.
         offline: never ask the hub, use what is in its local cache.
         pack: oneDNN weight layout: faster on a CPU, inference only. None: wherever it works; False: plain
             trainable parameters.
     Raises:
         ModelError: not found, not supported, damaged, or at odds with its tokenizer; see the subclasses.
+        MissingExtra: the default model's weights are not installed.
         ParameterError: an argument is wrong.
     """
-    _check_revision(source, revision)
-    folder = locate(source, revision=revision, offline=offline)
-    raw = read_config(folder)
-    spec = recognise(raw)
-    config = spec.parse(raw)
-    tokenizer = read_tokenizer(folder)
-    mask = resolve_mask(mask_token_id, raw, config, spec, tokenizer)
-    stops = resolve_stops(raw, read_table(folder / "generation_config.json"), config, spec, tokenizer)
-    block = resolve_block(block_length, raw, spec)
-    checkpoint = Checkpoint(folder)
     chosen_device = choose_device(device)
-    chosen_dtype = choose_dtype(dtype, checkpoint.dtype(), chosen_device)
+    asked_dtype = parse_dtype(dtype, chosen_device)  # before a long download
+    found = survey(
+        source,
+        revision=revision,
+        mask_token_id=mask_token_id,
+        block_length=block_length,
+        shift=shift,
+        offline=offline,
+    )
+    chosen_dtype = asked_dtype or automatic_dtype(found.checkpoint.dtype())
     network = build(
-        config,
-        spec.weight_names(config),
-        checkpoint,
+        found.config,
+        found.spec.weight_names(found.config),
+        found.checkpoint,
         device=chosen_device,
         dtype=chosen_dtype,
         pack=_choose_pack(pack, chosen_device, chosen_dtype),
     )
     return LoadedModel(
         network=network,
-        config=config,
-        spec=spec,
-        tokenizer=tokenizer,
-        mask_token_id=mask,
-        stop_ids=stops,
-        block_length=block,
-        source=str(DEFAULT if source is None else source),
+        config=found.config,
+        spec=found.spec,
+        tokenizer=found.tokenizer,
+        mask_token_id=found.mask_token_id,
+        stop_ids=found.stop_ids,
+        block_length=found.block_length,
+        source=found.source,
     )
 
 
@@ -88,8 +85,3 @@ def _choose_pack(pack: bool | None, device: torch.device, dtype: torch.dtype) ->
             param="pack",
         )
     return possible if pack is None else pack
-
-
-def _check_revision(source: str | Path | None, revision: str | None) -> None:
-    if revision is not None and (source is None or source == DEFAULT or Path(source).expanduser().exists()):
-        raise ParameterError(f"revision {revision!r} only applies to a hub id, got {source!r}", param="revision")

@@ -36,10 +36,8 @@ def build(
     Args:
         places: published tensor name -> place (`FamilySpec.weight_names`).
         pack: use `PackedLinear` and look embeddings up in the mapped file.
-    Raises:
-        WeightsError: tensors are missing, unknown or of the wrong shape.
+    The tensors must have passed `check_tensors`.
     """
-    check_tensors(places, checkpoint, tied=config.tie_word_embeddings)
     with torch.device("meta"):
         network = Transformer(config)
     pieces = _by_parameter(places)
@@ -52,7 +50,11 @@ def build(
 
 
 def check_tensors(places: Mapping[str, Place], checkpoint: Checkpoint, *, tied: bool) -> None:
-    """Compare names and shapes with what the config implies; nothing is read."""
+    """Compare names and shapes with what the config implies; nothing is read.
+
+    Raises:
+        WeightsError: tensors are missing, unknown or of the wrong shape.
+    """
     found = checkpoint.entries
     if missing := [name for name in places if name not in found]:
         raise WeightsError(f"{checkpoint.folder}: {_some(missing)} missing from the weights")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from anyorder.errors import ModelError
@@ -9,13 +10,14 @@ from anyorder.errors import ModelError
 WANTED = ("*.safetensors", "*.json", "tokenizer.model", "merges.txt", "*.jinja")
 
 
-def download(repo: str, *, revision: str | None = None, offline: bool = False) -> Path:
+def download(repo: str, *, revision: str | None = None, offline: bool = False, wanted: Sequence[str] = WANTED) -> Path:
     """Local snapshot folder of a hub repository; what the cache already has is not fetched again.
 
     Args:
         repo: "owner/name".
         revision: branch, tag or commit; None: the default branch.
         offline: look in the local cache only, as with the environment variable HF_HUB_OFFLINE.
+        wanted: file name patterns.
     Raises:
         ModelError: not found, not cached while offline, access not granted, or the hub cannot be reached.
     """
@@ -23,7 +25,7 @@ def download(repo: str, *, revision: str | None = None, offline: bool = False) -
 
     what = repo if revision is None else f"{repo} at revision {revision!r}"
     try:
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=list(WANTED), local_files_only=offline))
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=list(wanted), local_files_only=offline))
     except errors.GatedRepoError:
         raise ModelError(f"{what} is gated: accept its terms on its hub page, then set HF_TOKEN") from None
     except errors.RevisionNotFoundError:

@@ -15,7 +15,7 @@ DTYPES = {
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """ "auto": CUDA, else MPS, else the CPU.
+    """The device to use; "auto" is CUDA, else MPS, else the CPU.
 
     Raises:
         ParameterError: no such device here.
@@ -31,20 +31,19 @@ def choose_device(device: str | torch.device) -> torch.device:
         known = ", ".join(name for name, there in usable.items() if there)
         raise ParameterError(f"device {str(device)!r} is not available here; available: {known}", param="device")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise ParameterError(
-            f"device {str(device)!r}: there are {torch.cuda.device_count()} CUDA devices", param="device"
-        )
+        last = torch.cuda.device_count() - 1
+        raise ParameterError(f"device {str(device)!r} does not exist; the last is cuda:{last}", param="device")
     return chosen
 
 
-def choose_dtype(dtype: str | torch.dtype, stored: torch.dtype, device: torch.device) -> torch.dtype:
-    """ "auto": the checkpoint's own float32; half-precision checkpoints become bfloat16.
+def parse_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype | None:
+    """The dtype asked for; None for "auto".
 
     Raises:
         ParameterError: unknown, or unusable on the device.
     """
     if dtype == "auto":
-        return torch.bfloat16 if stored in (torch.bfloat16, torch.float16) else torch.float32
+        return None
     chosen = DTYPES.get(dtype) if isinstance(dtype, str) else dtype
     if chosen is None or chosen not in DTYPES.values():
         raise ParameterError(f"dtype must be auto, {', '.join(DTYPES)}, got {dtype!r}", param="dtype")
@@ -53,6 +52,11 @@ def choose_dtype(dtype: str | torch.dtype, stored: torch.dtype, device: torch.de
     if chosen == torch.float64 and device.type == "mps":
         raise ParameterError("dtype float64 does not exist on mps; use float32", param="dtype")
     return chosen
+
+
+def automatic_dtype(stored: torch.dtype) -> torch.dtype:
+    """The dtype for "auto": half-precision checkpoints run in bfloat16, all others in float32."""
+    return torch.bfloat16 if stored in (torch.bfloat16, torch.float16) else torch.float32
 
 
 def _best() -> str:

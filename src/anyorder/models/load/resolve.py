@@ -89,15 +89,15 @@ def resolve_stops(
     spec: FamilySpec,
     tokenizer: Tokenizer | None,
 ) -> tuple[int, ...]:
-    """Ids that end an answer: eos of config.json and generation_config.json, the tokenizer's eos, `spec.stop_tokens`.
+    """Ids that end an answer: eos of config.json and generation_config.json, `spec.stop_tokens`, the tokenizer's eos.
 
-    Ids without an embedding row can never be produced and are left out.
+    The end-of-text id of config.json comes first. Ids without an embedding row can never be produced and are left out.
     """
-    found = {*_ids(raw.get("eos_token_id")), *_ids(generation.get("eos_token_id"))}
+    found = [*_ids(raw.get("eos_token_id")), *_ids(generation.get("eos_token_id"))]
     if tokenizer is not None:
         names = (*spec.stop_tokens, *([tokenizer.eos] if tokenizer.eos is not None else []))
-        found |= {token for name in names if (token := tokenizer.token_id(name)) is not None}
-    return tuple(sorted(token for token in found if 0 <= token < config.vocab_size))
+        found += [token for name in names if (token := tokenizer.token_id(name)) is not None]
+    return tuple(token for token in dict.fromkeys(found) if 0 <= token < config.vocab_size)
 
 
 def _ids(value: object) -> list[int]:

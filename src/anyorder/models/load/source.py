@@ -11,13 +11,16 @@ DEFAULT = "smollm2"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
-def locate(source: str | Path | None, *, revision: str | None = None, offline: bool = False) -> Path:
+def locate(
+    source: str | Path | None, *, revision: str | None = None, offline: bool = False, config_only: bool = False
+) -> Path:
     """Local checkpoint folder with config.json and safetensors; converts or downloads when necessary.
 
     Args:
         source: folder, *.gguf file, hub id "owner/name", or None or "smollm2" for the default model.
         revision: branch, tag or commit; hub ids only.
         offline: use the hub's local cache only.
+        config_only: of a hub id only config.json is needed; its weights are not downloaded.
     Raises:
         ModelError: nothing usable there.
     """
@@ -31,9 +34,10 @@ def locate(source: str | Path | None, *, revision: str | None = None, offline: b
     if path.is_file():
         return _file(path)
     if isinstance(source, str) and HUB_ID.fullmatch(source) and path.suffix != ".gguf":
-        from anyorder.models.load.hub import download
+        from anyorder.models.load.hub import WANTED, download
 
-        return download(source, revision=revision, offline=offline)
+        wanted = ("config.json",) if config_only else WANTED
+        return download(source, revision=revision, offline=offline, wanted=wanted)
     raise ModelError(f"no model at {str(source)!r}: give a folder, a .gguf file, a hub id owner/name, or {DEFAULT}")
 
 

@@ -1,0 +1,50 @@
+"""Sizes that follow from a config alone: parameters, memory of the weights, memory of the keys and values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from anyorder.models.config import ModelConfig
+from anyorder.models.spec import FamilySpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What `anyorder inspect` shows about sizes; bytes at `dtype`."""
+
+    num_parameters: int
+    """Tied tables count once."""
+    weight_bytes: int
+    kv_bytes_per_token: int
+    """Keys and values of all layers for one position; 0 bytes are kept when decoding without a cache."""
+    context: int
+    """Positions that `kv_bytes` is for."""
+    kv_bytes: int
+    dtype: torch.dtype
+
+
+def describe(config: ModelConfig, spec: FamilySpec, *, dtype: torch.dtype, context: int | None = None) -> Facts:
+    """Sizes of a model at a dtype.
+
+    Args:
+        context: positions to size the keys and values for; None: the checkpoint's whole context.
+    """
+    parameters = num_parameters(config, spec)
+    per_token = 2 * config.num_layers * config.kv_size * dtype.itemsize
+    positions = config.max_context if context is None else context
+    return Facts(
+        num_parameters=parameters,
+        weight_bytes=parameters * dtype.itemsize,
+        kv_bytes_per_token=per_token,
+        context=positions,
+        kv_bytes=per_token * positions,
+        dtype=dtype,
+    )
+
+
+def num_parameters(config: ModelConfig, spec: FamilySpec) -> int:
+    """Trained numbers in the checkpoint."""
+    return sum(prod(place.shape) for place in spec.weight_names(config).values())
