@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: threads only wait for each other
 os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported: it reads this once
 os.environ.pop("ANYORDER_DEBUG", None)
 

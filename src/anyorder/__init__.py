@@ -1,9 +1,9 @@
 """anyorder: the open engine for diffusion language models.
 
-    import anyorder
+import anyorder
 
-    model = anyorder.load("smollm2")
-    print(anyorder.generate(model, "The sky is", max_new_tokens=16).text)
+model = anyorder.load("smollm2")
+print(anyorder.generate(model, "The sky is", max_new_tokens=16).text)
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from anyorder.api import ChatSession, EventStream, generate, generate_batch, infill, load, stream
+    from anyorder.api import EventStream, generate, generate_batch, infill, load, stream
     from anyorder.canvas import Hole
+    from anyorder.chat import ChatSession
     from anyorder.errors import AnyorderError
     from anyorder.generation import Generation, Stats
     from anyorder.params import DecodeParams
@@ -26,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "AnyorderError": "errors", "ChatSession": "api", "DecodeParams": "params", "EventStream": "api",
+    "AnyorderError": "errors", "ChatSession": "chat", "DecodeParams": "params", "EventStream": "api",
     "Generation": "generation", "Hole": "canvas", "Stats": "generation", "generate": "api", "generate_batch": "api",
     "infill": "api", "load": "api", "stream": "api",
 }  # fmt: skip

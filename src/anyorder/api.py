@@ -17,7 +17,8 @@ from anyorder.generation import Fold, Generation, Stats
 from anyorder.models.load import load as load
 from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt
-from anyorder.request import build_decoder, resolve, stored_columns
+from anyorder.request import build_decoder, stored_columns
+from anyorder.resolve import resolve
 from anyorder.runner import Runner
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ class EventStream(Iterator[Event]):
         *,
         storage: KVStorage | None = None,
         cached: int = 0,
-        samples: Sequence[int] | None = None,
     ) -> None:
         began = time.perf_counter()
         holes = any(isinstance(part, Hole) for prompt in prompts for part in prompt)
@@ -48,18 +48,20 @@ class EventStream(Iterator[Event]):
         self.folds = [Fold(_decode(model), stop_ids, time.perf_counter, began) for _ in prompts]
         self.engine = Engine(
             self.runner,
-            [
-                self._sequence(model, prompt, index, (samples or [0] * len(prompts))[index], storage, cached)
-                for index, prompt in enumerate(prompts)
-            ],
+            [self._sequence(model, prompt, index, storage, cached) for index, prompt in enumerate(prompts)],
         )
         self._events = self._run()
 
     def _sequence(
-        self, model: LoadedModel, prompt: Sequence[int | Hole], index: int, sample: int, storage: KVStorage | None, cached: int
+        self,
+        model: LoadedModel,
+        prompt: Sequence[int | Hole],
+        index: int,
+        storage: KVStorage | None,
+        cached: int,
     ) -> RunningSequence:
-        decoder = build_decoder(self.params, model, prompt, request=index, sample=sample, cached=cached)
-        columns = stored_columns(self.params, decoder)
+        decoder = build_decoder(self.params, model, prompt, request=index, cached=cached)
+        columns = stored_columns(self.params, decoder.end)
         if storage is not None:
             storage.reserve(columns)
         elif columns:
@@ -144,69 +146,6 @@ def infill(
         raise ParameterError("infill needs at least one Hole(n) among its parts", param="prompt")
     changes.setdefault("max_new_tokens", 0)
     return generate(model, parts, params, **changes)
-
-
-class ChatSession:
-    """A conversation that keeps its keys and values from turn to turn where the model's cache is exact.
-
-    Args:
-        system: text of a system message, None for the template's own.
-    """
-
-    def __init__(
-        self, model: LoadedModel, params: DecodeParams | None = None, *, system: str | None = None, **changes: Any
-    ) -> None:
-        self.model = model
-        self.params = DecodeParams.of(params, **changes)
-        self.system = system
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the conversation."""
-        self.messages = [] if self.system is None else [{"role": "system", "content": self.system}]
-        self._storage: KVStorage | None = None
-        self._stored: list[int] = []  # the ids whose keys and values are in storage
-
-    def send(self, text: str) -> EventStream:
-        """Ask the next question; when the stream is exhausted the answer is part of `messages`.
-
-        An answer that is not read to its end is not kept.
-        """
-        messages = [*self.messages, {"role": "user", "content": text}]
-        prompt = encode_prompt(self.model, messages)
-        return _ChatStream(self, messages, prompt)
-
-    def reusable(self, prompt: Sequence[int | Hole]) -> int:
-        """Leading columns of `prompt` that are stored; the last column is always computed, its logits are needed."""
-        limit = min(len(self._stored), len(prompt) - 1)
-        return next((i for i in range(limit) if self._stored[i] != prompt[i]), limit)
-
-
-class _ChatStream(EventStream):
-    """One turn of a session."""
-
-    def __init__(self, session: ChatSession, messages: list[dict[str, str]], prompt: Sequence[int | Hole]) -> None:
-        self.session = session
-        self.asked = messages
-        cached = session.reusable(prompt)
-        super().__init__(session.model, [prompt], session.params, storage=session._storage, cached=cached)
-
-    def __next__(self) -> Event:
-        try:
-            return super().__next__()
-        except StopIteration:
-            self._keep()
-            raise
-
-    def _keep(self) -> None:
-        sequence, fold = self.engine.sequences[0], self.folds[0]
-        if fold.finished is None or len(self.session.messages) >= len(self.asked) + 1:
-            return
-        answer = fold.result(self.stats())
-        self.session.messages = [*self.asked, {"role": "assistant", "content": answer.text}]
-        self.session._storage = sequence.storage
-        cached = getattr(sequence.decoder, "cached", 0)
-        self.session._stored = sequence.decoder.canvas.ids[:cached].tolist() if self.params.cache != "none" else []
 
 
 def _decode(model: LoadedModel):

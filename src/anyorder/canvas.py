@@ -15,6 +15,8 @@ from torch import Tensor
 from anyorder.errors import ParameterError
 from anyorder.events import Committed, Opened
 
+NO_MASK = -1  # stands in open slots of a model without a mask token; it is never fed
+
 
 @dataclass(frozen=True, slots=True)
 class Hole:

@@ -1,4 +1,4 @@
-"""The exception family: every error a user can cause is one of these, and says what was given, what is allowed, what to do.
+"""The exception family: every error a user can cause is one of these and says what was given, allowed and to be done.
 
 AnyorderError
 ├── ParameterError (ValueError)     a decode parameter or an argument is wrong; `param` names it

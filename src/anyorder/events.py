@@ -1,6 +1,6 @@
 """What a decoder tells the world: plain data, JSON-able through `as_dict`, and the only thing that leaves it.
 
-A stream for one request is `Started`, then any number of `Opened`, `Committed` and `BlockFinished`, then one `Finished`.
+A stream for one request is `Started`, any number of `Opened`, `Committed` and `BlockFinished`, then one `Finished`.
 `request` is the index of the request in its batch; slots are absolute indices into the request's canvas.
 """
 

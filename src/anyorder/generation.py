@@ -53,14 +53,25 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot of the finished canvas."""
+    """One decided slot of the finished canvas."""
 
     slot: int
     id: int
     text: str
-    commit_pass: int | None
-    """The pass that decided it; None where the caller gave it or nothing decided it."""
-    confidence: float | None
+    commit_pass: int
+    """The pass that decided it, from 0."""
+    confidence: float
+    """Probability of the id at that pass."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able: slot, id, text, pass, confidence."""
+        return {
+            "slot": self.slot,
+            "id": self.id,
+            "text": self.text,
+            "pass": self.commit_pass,
+            "confidence": self.confidence,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +94,7 @@ class Generation:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        plain = {**asdict(self), "stats": self.stats.as_dict()}
-        plain["trace"] = [{("pass" if key == "commit_pass" else key): value for key, value in row.items()}
-                          for row in plain["trace"]]  # fmt: skip
-        return plain
+        return {**asdict(self), "stats": self.stats.as_dict(), "trace": [slot.as_dict() for slot in self.trace]}
 
 
 @dataclass
@@ -156,7 +164,8 @@ class Fold:
     def figures(self, **times: Any) -> Stats:
         """The figures; `times` are the fields that only the engine knows."""
         finished, end = self.finished, self.answer_end()
-        assert finished is not None and self.last_at is not None, "the request is not finished"
+        assert finished is not None, "the request is not finished"
+        assert self.last_at is not None
         wasted = sum(slot > end for slot in self.commits)
         return Stats(
             passes=finished.passes,

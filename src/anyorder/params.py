@@ -21,7 +21,7 @@ class DecodeParams:
     """Everything that shapes an answer; `None` and "auto" mean the default of the model's family."""
 
     mode: Mode = "auto"
-    """Decoder: causal (one token at a time, left to right), full (the whole canvas at once), block (block after block)."""
+    """Decoder: causal (one token at a time), full (the whole canvas at once), block (block after block)."""
 
     policy: str | None = None
     """Which proposals a pass commits, by published name: threshold, entropy_bound, low_confidence, maskgit_plus, ..."""

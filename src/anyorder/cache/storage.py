@@ -15,7 +15,14 @@ class KVStorage:
     """
 
     def __init__(
-        self, *, num_layers: int, num_kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
+        self,
+        *,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
         shape = (num_layers, num_kv_heads, capacity, head_dim)
         self.keys = torch.empty(shape, dtype=dtype, device=device)

@@ -25,6 +25,7 @@ class Decoder(Protocol):
     """The interface that the engine drives: start, then plan / decide / apply until `finished` is set."""
 
     canvas: Canvas
+    end: int
     passes: int
     finished: FinishReason | None
 
@@ -37,7 +38,11 @@ class Decoder(Protocol):
         ...
 
     def decide(self, rows: list[Tensor]) -> Tensor:
-        """[3, n] on the device of the rows: proposed ids, confidence, 1 where committed. `rows` are aligned with `plan`."""
+        """[3, n] on the device of the rows: proposed ids, confidence, 1 where committed.
+
+        Args:
+            rows: aligned with the windows of `plan`; the decoder may change them.
+        """
         ...
 
     def apply(self, decision: Tensor) -> list[Event]:
@@ -46,6 +51,11 @@ class Decoder(Protocol):
 
     def uncached(self, window: Window) -> Window:
         """The same rows computed without any cache, to measure drift against."""
+        ...
+
+    @property
+    def stored(self) -> int:
+        """Leading columns whose keys and values are stored for good: they will not be computed again."""
         ...
 
 
@@ -60,6 +70,7 @@ class DecoderBase:
         self.positions = 0
         self.finished: FinishReason | None = None
         self.slots = torch.empty(0, dtype=torch.int64)  # candidates of the planned pass
+        self.stored = 0
 
     def start(self) -> list[Event]:
         """See `Decoder.start`."""

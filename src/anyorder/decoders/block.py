@@ -61,7 +61,7 @@ class BlockDecoder(DecoderBase):
         self.eps = eps
         self.shift = shift
         self.scheme: BlockScheme = scheme
-        self.cached = cached
+        self.stored = cached
         self.finish_block = finish_block
         self.write_last = write_last
         self.past_stop = past_stop
@@ -75,7 +75,7 @@ class BlockDecoder(DecoderBase):
     @property
     def block(self) -> Span:
         """The block being decided or written."""
-        return Span(self.cached, self.cached + self.block_length)
+        return Span(self.stored, self.stored + self.block_length)
 
     def start(self) -> list[Event]:
         """See `Decoder.start`."""
@@ -83,7 +83,7 @@ class BlockDecoder(DecoderBase):
 
     def _first_unknown(self) -> int:
         """The first column behind `cached` that is open or not yet part of the canvas."""
-        open_slots = self.canvas.open_slots(self.cached)
+        open_slots = self.canvas.open_slots(self.stored)
         return int(open_slots[0]) if open_slots.numel() else len(self.canvas)
 
     def _open(self) -> list[Event]:
@@ -96,10 +96,18 @@ class BlockDecoder(DecoderBase):
         """First column behind the run of whole decided blocks that starts at `cached`."""
         return self._first_unknown() // self.block_length * self.block_length
 
+    @property
+    def stage(self) -> tuple[int, int]:
+        """(block, sub-block) of the next pass, in the order of decoding; a write follows the block's last sub-block."""
+        end = self._undecided()
+        if end > self.stored:
+            return end // self.block_length - 1, self.block_length // self.sub_block_length
+        return self.stored // self.block_length, (self.sub_block().start - self.stored) // self.sub_block_length
+
     def sub_block(self) -> Span:
         """The leftmost sub-block of the block with an open slot."""
         first = int(self.canvas.open_slots(self.block.start, self.block.end)[0])
-        start = first - (first - self.cached) % self.sub_block_length
+        start = first - (first - self.stored) % self.sub_block_length
         return Span(start, min(start + self.sub_block_length, self.block.end))
 
     def needs_refresh(self) -> bool:
@@ -109,14 +117,14 @@ class BlockDecoder(DecoderBase):
     def plan(self) -> list[Window]:
         """A write of all whole blocks that are decided, or else a denoising pass over the block."""
         end = self._undecided()
-        self.writing = end > self.cached
+        self.writing = end > self.stored
         return self.count([self._write(end) if self.writing else self._denoise()])
 
     def _write(self, end: int) -> Window:
         decided = end != self._first_unknown() or end in self.canvas.forced
         wanted = self.shift and end < self.end and self.last is None and not decided
         self.slots = torch.tensor([end] if wanted else [], dtype=torch.int64)
-        return self._window(Span(0 if self.scheme == "none" else self.cached, end), end)
+        return self._window(Span(0 if self.scheme == "none" else self.stored, end), end)
 
     def _denoise(self) -> Window:
         sub_block, stop = self.sub_block(), self.stop_slot()
@@ -166,7 +174,7 @@ class BlockDecoder(DecoderBase):
         return self._applied_write(decision) if self.writing else self._applied_denoise(decision)
 
     def _applied_write(self, decision: Tensor) -> list[Event]:
-        self.cached = self._undecided()
+        self.stored = self._undecided()
         self.step, self.computed = 0, False
         events = self._open() if self.last is None else []
         events += self.commit(decision)
@@ -188,7 +196,7 @@ class BlockDecoder(DecoderBase):
             reason = None
         if reason is None:
             return events
-        if self.write_last and self._undecided() > self.cached:
+        if self.write_last and self._undecided() > self.stored:
             self.last = reason
             return events
         return events + self.finish(reason)

@@ -26,7 +26,7 @@ class CausalDecoder(DecoderBase):
     ) -> None:
         super().__init__(canvas, end=len(canvas), stop_ids=stop_ids)
         self.chooser = chooser
-        self.cached = cached
+        self.stored = cached
         self.exact_cache = exact_cache
         self.next = canvas.answer_start
 
@@ -34,7 +34,7 @@ class CausalDecoder(DecoderBase):
         """The columns up to the next slot; its logits come from the last of them."""
         while not self.canvas.open[self.next]:  # a forced token needs no pass of its own
             self.next += 1
-        start = self.cached if self.exact_cache else 0
+        start = self.stored if self.exact_cache else 0
         self.slots = torch.tensor([self.next])
         window = Window(
             ids=self.feed(start, self.next),
@@ -54,7 +54,7 @@ class CausalDecoder(DecoderBase):
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`."""
         events = self.commit(decision)
-        self.cached = self.next
+        self.stored = self.next
         self.next += 1
         reason = self.ending()
         return events + self.finish(reason) if reason else events

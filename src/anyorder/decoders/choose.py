@@ -25,7 +25,7 @@ Confidence = Literal["raw", "filtered"]
 class Sampling:
     """How a row of logits becomes a proposed token and its confidence."""
 
-    mask_id: int
+    mask_id: int | None  # never produced; None where the model has no mask token
     temperature: float = 0.0
     top_p: float | None = None
     top_k: int | None = None
@@ -37,11 +37,12 @@ class Sampling:
     draws: Draws = field(default_factory=Draws)
 
     def adjust(self, logits: Tensor) -> Tensor:
-        """Apply biases and bans in place; the mask token is always banned."""
+        """Apply biases and bans in place; the mask token is always banned (before any softmax)."""
         if self.logit_bias:
             ids = torch.tensor(list(self.logit_bias), device=logits.device)
             logits[:, ids] += torch.tensor(list(self.logit_bias.values()), device=logits.device, dtype=logits.dtype)
-        for token in (self.mask_id, *self.banned_ids):
+        banned = self.banned_ids if self.mask_id is None else (self.mask_id, *self.banned_ids)
+        for token in banned:
             logits[:, token] = -torch.inf
         return logits
 
@@ -76,7 +77,14 @@ class Chooser:
     alg_temp: float | None = None
 
     def choose(
-        self, logits: Tensor, slots: Tensor, *, pass_index: int, quota: int = 1, probability: float = 1.0, all: bool = False
+        self,
+        logits: Tensor,
+        slots: Tensor,
+        *,
+        pass_index: int,
+        quota: int = 1,
+        probability: float = 1.0,
+        all: bool = False,
     ) -> Tensor:
         """Decide one pass.
 

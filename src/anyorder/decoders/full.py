@@ -91,7 +91,9 @@ class FullDecoder(DecoderBase):
 
     def _unprompted(self, window: Window) -> Window:
         ids = torch.where(self.canvas.given, self.canvas.mask_id, self.canvas.ids)
-        return Window(ids=ids, start=0, visible=window.visible, rows=window.rows, attention="bidirectional", stores=False)
+        return Window(
+            ids=ids, start=0, visible=window.visible, rows=window.rows, attention="bidirectional", stores=False
+        )
 
     def decide(self, rows: list[Tensor]) -> Tensor:
         """See `Decoder.decide`."""

@@ -1,8 +1,8 @@
 """Which proposals to commit: pure functions from scores to a boolean mask.
 
-Every function takes a score per slot, [..., L] float, and `open`, [..., L] bool, and returns a subset of `open`, [..., L]
-bool, with at least one True in every row that has an open slot (quotas and probabilities of zero are the published
-exceptions and say so). Equal scores are decided for the lower slot, on every device.
+Every function takes a score per slot, [..., L] float, and `open`, [..., L] bool, and returns a subset of `open`,
+[..., L] bool, with at least one True in every row that has an open slot (quotas and probabilities of zero are the
+published exceptions and say so). Equal scores are decided for the lower slot, on every device.
 """
 
 from __future__ import annotations

@@ -1,0 +1,92 @@
+"""A conversation that keeps its keys and values from turn to turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from anyorder.api import EventStream
+from anyorder.cache.storage import KVStorage
+from anyorder.canvas import Hole
+from anyorder.events import Event
+from anyorder.params import DecodeParams
+from anyorder.prompt import encode_prompt
+
+if TYPE_CHECKING:
+    from anyorder.models.loaded import LoadedModel
+
+
+class ChatSession:
+    """Messages so far and the stored columns behind them.
+
+    What an exact cache stored for earlier turns is read again as far as the new prompt begins with the same ids; a
+    model without an exact cache computes the whole conversation anew.
+
+    Attributes:
+        messages: the conversation, `{"role", "content"}` each.
+
+    Args:
+        system: text of a system message; None leaves it to the template.
+    """
+
+    def __init__(
+        self, model: LoadedModel, params: DecodeParams | None = None, *, system: str | None = None, **changes: Any
+    ) -> None:
+        self.model = model
+        self.params = DecodeParams.of(params, **changes)
+        self.system = system
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the conversation."""
+        self.messages: list[dict[str, str]] = []
+        if self.system is not None:
+            self.messages.append({"role": "system", "content": self.system})
+        self.storage: KVStorage | None = None
+        self.stored_ids: list[int] = []  # the ids whose keys and values are in storage
+
+    def send(self, text: str) -> Turn:
+        """Ask the next question.
+
+        The answer becomes part of `messages` when the returned stream is exhausted; one that is given up midway is not
+        kept, and neither is its question.
+        """
+        messages = [*self.messages, {"role": "user", "content": text}]
+        return Turn(self, messages, encode_prompt(self.model, messages))
+
+    def reusable(self, prompt: Sequence[int | Hole]) -> int:
+        """Leading columns of `prompt` that are stored; the last column is always computed, its logits are needed."""
+        limit = min(len(self.stored_ids), len(prompt) - 1)
+        return next((i for i in range(limit) if self.stored_ids[i] != prompt[i]), limit)
+
+
+class Turn(EventStream):
+    """The event stream of one answer; the session takes it over when it is exhausted."""
+
+    def __init__(self, session: ChatSession, messages: list[dict[str, str]], prompt: Sequence[int | Hole]) -> None:
+        self.session = session
+        self.asked = messages
+        cached = session.reusable(prompt)
+        # an abandoned turn leaves columns behind the reusable ones overwritten
+        session.stored_ids = session.stored_ids[:cached]
+        super().__init__(session.model, [prompt], session.params, storage=session.storage, cached=cached)
+
+    def __next__(self) -> Event:
+        try:
+            return super().__next__()
+        except StopIteration:
+            self._keep()
+            raise
+
+    def _keep(self) -> None:
+        sequence, session = self.engine.sequences[0], self.session
+        answer = self.folds[0].result(self.stats())
+        session.messages = [*self.asked, {"role": "assistant", "content": answer.text}]
+        stored = sequence.decoder.stored if self.params.cache != "none" and self.exact else 0
+        session.storage = sequence.storage
+        session.stored_ids = sequence.decoder.canvas.ids[:stored].tolist()
+
+    @property
+    def exact(self) -> bool:
+        """True if stored columns are those of an uncached pass."""
+        return self.params.mode != "full"

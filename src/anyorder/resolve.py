@@ -1,0 +1,160 @@
+"""From parameters and a model's family to parameters without gaps: defaults filled in, contradictions refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from anyorder.cache.schemes import SCHEMES
+from anyorder.errors import ParameterError
+from anyorder.params import CacheName, DecodeParams, Mode
+from anyorder.policies.catalog import POLICIES
+
+if TYPE_CHECKING:
+    from anyorder.models.loaded import LoadedModel
+
+_FULL_BLOCK_LENGTH = 32  # for a cache or growth that needs blocks where the family has none
+_ANY_ORDER_BLOCK_LENGTH = 8  # for an autoregressive model decoded in any order
+_CACHES: dict[Mode, tuple[CacheName, ...]] = {
+    "causal": ("block", "none"),
+    "full": ("none", "prefix", "dual"),
+    "block": ("block", "sub_block", "none"),
+}
+_POLICY_FIELDS = ("policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps")
+_BLOCK_FIELDS = ("block_length", "sub_block_length")
+
+
+def resolve(params: DecodeParams, model: LoadedModel, *, has_holes: bool = False) -> DecodeParams:
+    """Replace "auto" and None by what the model's family publishes.
+
+    Args:
+        has_holes: the prompt has holes, which causal decoding cannot fill.
+    Raises:
+        ParameterError: a mode, cache or policy that the family does not support, or fields that contradict each other.
+    """
+    mode = _mode(params, model, has_holes=has_holes)
+    cache = _cache(params, model, mode, has_holes=has_holes)
+    params = params.replace(mode=mode, cache=cache)
+    _check_mode_fields(params)
+    if mode == "causal":
+        return params
+    params = params.replace(policy=_policy(params, model), block_length=_block_length(params, model))
+    if mode == "block":
+        params = params.replace(sub_block_length=_sub_block_length(params, model))
+    _check_steps(params, has_holes=has_holes)
+    return params
+
+
+def num_blocks(slots: int, block_length: int | None) -> int:
+    """Blocks that `slots` answer slots are cut into."""
+    return 1 if block_length is None or slots == 0 else -(-slots // block_length)
+
+
+def _refuse(param: str, message: str) -> NoReturn:
+    raise ParameterError(message, param=param)
+
+
+def _mode(params: DecodeParams, model: LoadedModel, *, has_holes: bool) -> Mode:
+    spec, mode = model.spec, params.mode
+    if mode == "auto":
+        return _auto_mode(params, model, has_holes=has_holes)
+    if mode not in spec.modes:
+        _refuse("mode", f"{spec.title} cannot decode in mode {mode!r}; use {' or '.join(map(repr, spec.modes))}")
+    if mode == "causal" and has_holes:
+        others = " or ".join(repr(m) for m in spec.modes if m != "causal")
+        _refuse("mode", f"mode 'causal' reads left to right and cannot fill holes; use mode {others}")
+    return mode
+
+
+def _auto_mode(params: DecodeParams, model: LoadedModel, *, has_holes: bool) -> Mode:
+    """The family's mode; an autoregressive model leaves causal mode when a hole or a policy asks for it."""
+    any_order = [m for m in model.spec.modes if m != "causal"]
+    asked = has_holes or params.cache == "sub_block"
+    asked = asked or any(getattr(params, name) is not None for name in (*_POLICY_FIELDS, *_BLOCK_FIELDS))
+    return any_order[0] if model.spec.decoder == "causal" and asked and any_order else model.spec.decoder
+
+
+def _cache(params: DecodeParams, model: LoadedModel, mode: Mode, *, has_holes: bool) -> CacheName:
+    allowed = [name for name in _CACHES[mode] if name in model.spec.caches]
+    cache = allowed[0] if params.cache == "auto" else params.cache
+    title = model.spec.title
+    if cache not in allowed:
+        _refuse("cache", f"cache {cache!r} does not fit {title} in mode {mode!r}; use {', '.join(allowed)}")
+    if has_holes and mode == "full" and not SCHEMES[cache].exact:
+        _refuse("cache", f"cache {cache!r} keeps the prompt as it first was, holes in it included; use cache 'none'")
+    return cache
+
+
+def _policy(params: DecodeParams, model: LoadedModel) -> str:
+    """The named policy; else the family's, unless a knob was given that belongs to another one."""
+    if params.policy is not None:
+        return params.policy
+    family = POLICIES[model.spec.policy]
+    knobs = [name for name in ("threshold", "factor", "entropy_bound") if getattr(params, name) is not None]
+    given = knobs + [name for name in ("steps", "alg_temp", "eps") if getattr(params, name) is not None]
+    if all(name in family.reads for name in given):
+        return family.name
+    if len(knobs) > 1:
+        _refuse(
+            "policy", f"{' and '.join(f'`{k}`' for k in knobs)} belong to different policies; name one with `policy`"
+        )
+    if knobs:
+        return knobs[0]
+    return "entropy" if {"alg_temp", "eps"} & set(given) else "low_confidence"
+
+
+def _block_length(params: DecodeParams, model: LoadedModel) -> int | None:
+    if params.block_length is not None:
+        return params.block_length
+    if params.mode == "block":
+        return model.block_length or _ANY_ORDER_BLOCK_LENGTH
+    needs_blocks = params.cache != "none" or params.growth == "block"
+    return model.block_length or (_FULL_BLOCK_LENGTH if needs_blocks else None)
+
+
+def _sub_block_length(params: DecodeParams, model: LoadedModel) -> int:
+    block, sub, published = params.block_length, params.sub_block_length, model.spec.sub_block_length
+    assert block is not None
+    if sub is None:
+        sub = published if published and block % published == 0 else block
+    if block % sub:
+        _refuse("sub_block_length", f"`sub_block_length` {sub} does not divide the block length {block}; use a divisor")
+    if params.cache == "sub_block" and sub == block:
+        _refuse("sub_block_length", f"cache 'sub_block' needs a `sub_block_length` below the block length {block}")
+    return sub
+
+
+def _check_mode_fields(params: DecodeParams) -> None:
+    mode = params.mode
+    if mode == "causal":
+        for name in (*_POLICY_FIELDS, *_BLOCK_FIELDS):
+            if getattr(params, name) is not None:
+                _refuse(name, f"`{name}` has no meaning in mode 'causal', which commits one token per pass; drop it")
+    if params.cfg_scale and (mode != "full" or params.cache != "none"):
+        got = f"mode {mode!r} and cache {params.cache!r}"
+        _refuse("cfg_scale", f"`cfg_scale` needs mode 'full' and cache 'none', got {got}")
+    if params.growth == "block" and mode != "full":
+        _refuse("growth", f"`growth` is a choice of mode 'full'; mode {mode!r} opens slots as it goes; drop it")
+    if params.sub_block_length is not None and mode == "full":
+        _refuse("sub_block_length", "`sub_block_length` belongs to mode 'block'; drop it")
+    if params.measure_drift and params.cache == "none":
+        _refuse("measure_drift", "`measure_drift` compares a cache with none, and the cache is 'none'; name a cache")
+
+
+def _check_steps(params: DecodeParams, *, has_holes: bool) -> None:
+    steps, block, slots = params.steps, params.block_length, params.max_new_tokens
+    if steps is None:
+        return
+    if params.mode == "block":
+        if block is not None and steps > block:
+            _refuse(
+                "steps",
+                f"`steps` counts passes per block here, got {steps}; a block has {block} slots, use at most that",
+            )
+        return
+    if steps > slots and not has_holes:
+        _refuse("steps", f"`steps` is {steps}, but only {slots} slots are to be decided; use at most {slots}")
+    blocks = num_blocks(slots, block)
+    if steps % blocks:
+        near = [n for n in (steps // blocks * blocks, (steps // blocks + 1) * blocks) if n]
+        shared = f"`steps` is shared among {blocks} blocks of {block} slots"
+        _refuse("steps", f"{shared}, and {steps} is no multiple of {blocks}; use {' or '.join(map(str, near))}")
