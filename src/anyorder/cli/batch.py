@@ -1,0 +1,143 @@
+"""The batch half of `anyorder generate`: every line of a file is answered, and a stopped run can be gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from anyorder.cli.decoding import load_model
+from anyorder.cli.flags import Flag
+from anyorder.cli.jsonl import Job, Output, read_jobs
+from anyorder.cli.prompt import prompt_for
+from anyorder.cli.terminal import err_console
+from anyorder.errors import ContextError, DataError, ParameterError
+from anyorder.events import Finished
+from anyorder.params import DecodeParams
+
+if TYPE_CHECKING:
+    from anyorder.canvas import Hole
+    from anyorder.generation import Generation
+    from anyorder.models.loaded import LoadedModel
+
+    EncodedPrompt = list[int | Hole]
+
+BATCH_FLAGS = (
+    Flag(name="input", type=Path, metavar="FILE.jsonl", panel="Batch",
+         help='One {"prompt": ...} or {"messages": ...} per line, with an "id" if you like.'),
+    Flag(name="output", type=Path, metavar="FILE.jsonl", panel="Batch",
+         help="Where the answers go, one line each. Finished ones are skipped when the command runs again."),
+    Flag(name="batch_size", type=int, metavar="N", panel="Batch", shown_default="8", help="Prompts decoded together."),
+)  # fmt: skip
+
+
+def run_batch(
+    params: dict[str, Any],
+    load: dict[str, Any],
+    *,
+    raw: bool = False,
+    input: Path | None = None,
+    output: Path | None = None,
+    batch_size: int = 8,
+) -> None:
+    """Answer the lines of `input` that `output` does not answer yet.
+
+    Args:
+        params, load: the flags that the user gave.
+        raw: prompts are bare text even if the model knows chats.
+    Raises:
+        ParameterError: a file is not named, or the batch size is below 1.
+        DataError: a line of either file is damaged.
+    """
+    if input is None or output is None:
+        missing = [flag for flag, path in (("--input", input), ("--output", output)) if path is None]
+        raise ParameterError(f"a batch reads --input and writes --output; {' and '.join(missing)} is missing")
+    if batch_size < 1:
+        raise ParameterError(f"--batch-size must be at least 1, got {batch_size}")
+    decode_params = DecodeParams.of(**params)
+    jobs = read_jobs(input)
+    with Output(output, {**load, **params, **({"raw": True} if raw else {})}) as answers:
+        remaining = _tell_what_is_left(answers, jobs, err_console())
+        if remaining:
+            _answer(answers, remaining, len(jobs), decode_params, load, raw=raw, batch_size=batch_size)
+
+
+def _tell_what_is_left(answers: Output, jobs: list[Job], console: Console) -> list[Job]:
+    remaining = answers.remaining(jobs)
+    if answers.repaired:
+        console.print(f"{answers.path}: cut off a half-written last line; its prompt is answered again", soft_wrap=True)
+    if len(remaining) < len(jobs):
+        console.print(f"{len(jobs) - len(remaining)} of {len(jobs)} are answered already", soft_wrap=True)
+    return remaining
+
+
+def _answer(
+    answers: Output,
+    jobs: list[Job],
+    total: int,
+    params: DecodeParams,
+    load: dict[str, Any],
+    *,
+    raw: bool,
+    batch_size: int,
+) -> None:
+    console = err_console()
+    model = load_model(load)
+    prompts = _encode(model, jobs, params, raw=raw)
+    try:
+        with _progress(console) as progress:
+            task = progress.add_task("answering", total=total, completed=total - len(jobs))
+            for job, generation in _answers(model, jobs, prompts, params, batch_size):
+                answers.write(job.key, _record(generation))
+                progress.advance(task)
+    except KeyboardInterrupt:
+        done = f"{len(answers.done)} of {total} are in {answers.path}"
+        console.print(f"interrupted: {done}; the same command goes on from there", soft_wrap=True)
+        raise
+
+
+def _encode(model: LoadedModel, jobs: list[Job], params: DecodeParams, *, raw: bool) -> list[EncodedPrompt]:
+    """All prompts as ids; one that does not fit is told now, not hours later."""
+    import anyorder
+    from anyorder.prompt import encode_prompt
+
+    prompts = [encode_prompt(model, prompt_for(model, job.prompt, raw=raw)) for job in jobs]
+    for job, prompt in zip(jobs, prompts, strict=True):
+        try:
+            anyorder.EventStream(model, [prompt], params)
+        except ContextError as error:
+            raise DataError(f"id {job.key!r} of the input: {error}") from error
+    return prompts
+
+
+def _answers(
+    model: LoadedModel, jobs: list[Job], prompts: list[EncodedPrompt], params: DecodeParams, batch_size: int
+) -> Iterator[tuple[Job, Generation]]:
+    """Every job with its answer, in the order in which they finish."""
+    import anyorder
+
+    for start in range(0, len(jobs), batch_size):
+        stream = anyorder.EventStream(model, prompts[start : start + batch_size], params)
+        for event in stream:
+            if isinstance(event, Finished):
+                yield jobs[start + event.request], stream.folds[event.request].result(stream.stats(event.request))
+
+
+def _record(generation: Generation) -> dict[str, Any]:
+    """The answer and its figures, without prompt and trace."""
+    wanted = ("text", "ids", "finish_reason", "stats")
+    return {name: value for name, value in generation.as_dict().items() if name in wanted}
+
+
+def _progress(console: Console) -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console)

@@ -1,0 +1,220 @@
+"""`anyorder inspect`: what a checkpoint is and what can be done with it, from its config alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from anyorder.cache.schemes import SCHEMES
+from anyorder.cli.decoding import load_model
+from anyorder.cli.flags import Flag, takes
+from anyorder.cli.terminal import out_console, safe
+from anyorder.errors import ParameterError
+from anyorder.policies.catalog import POLICIES
+
+if TYPE_CHECKING:
+    from anyorder.models.config import ModelConfig
+    from anyorder.models.spec import FamilySpec
+
+NAME = "inspect"
+HELP = """Say what a model is: family, sizes, memory at a context length, and which modes, policies and caches it takes.
+
+Reads the config only, so it is quick for a model of any size; --check loads the weights and tries them.
+"""
+EXAMPLES = """[bold]Examples[/]
+
+anyorder inspect
+
+anyorder inspect GSAI-ML/LLaDA-8B-Instruct --context 4096 --dtype bfloat16
+
+anyorder inspect ./model.gguf --check
+
+anyorder inspect ./Dream-v0-Instruct-7B --json
+"""
+DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+INSPECT_FLAGS = (
+    Flag(name="context", type=int, metavar="N", panel="Inspect", shown_default="the model's",
+         help="Tokens of prompt and answer for which the memory is computed."),
+    Flag(name="dtype", type=str, metavar="NAME", panel="Inspect", shown_default="the checkpoint's",
+         help="Number format for which the memory is computed: float32, bfloat16, float16, float64."),
+    Flag(name="check", type=bool, panel="Inspect",
+         help="Load the weights, check every tensor, and check that the logits are shifted as the family says."),
+    Flag(name="json", type=bool, panel="Inspect", help="Print the facts as JSON."),
+)  # fmt: skip
+HUB_FLAGS = (
+    Flag(name="revision", type=str, metavar="REV", panel="Model", help="Branch, tag or commit of a hub id."),
+    Flag(name="offline", type=bool, panel="Model", help="Use only hub files that are on this machine."),
+)
+
+
+@takes(wanted=INSPECT_FLAGS, hub=HUB_FLAGS)
+def command(
+    model: Annotated[
+        str | None, typer.Argument(help="Folder, GGUF file or hub id.", show_default="the embedded model")
+    ] = None,
+    *,
+    wanted: dict[str, Any],
+    hub: dict[str, Any],
+) -> None:
+    """Facts first, then the check if it is wanted."""
+    from anyorder.models.load.folder import read_config
+    from anyorder.models.load.source import locate
+
+    raw = read_config(locate(model, config_only=True, **hub))
+    facts = describe(raw, context=wanted.get("context"), dtype=wanted.get("dtype"))
+    if "check" in wanted:
+        facts["check"] = check({"model": model, **hub})
+    if "json" in wanted:
+        sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+    else:
+        show(facts)
+
+
+def describe(raw: dict[str, Any], *, context: int | None = None, dtype: str | None = None) -> dict[str, Any]:
+    """Everything that a config.json tells about a model, JSON-able.
+
+    Args:
+        raw: the parsed config.json.
+        context: tokens for which the memory is computed; None: the model's longest.
+        dtype: number format for which it is computed; None: the one that config.json names, else float32.
+    Raises:
+        ModelError: the family is unknown or a setting is not supported.
+        ParameterError: the dtype is unknown, or the context is below 1 or longer than the model's.
+    """
+    from anyorder.models.families import recognise
+
+    spec = recognise(raw)
+    config = spec.parse(raw)
+    number = _checked_dtype(dtype) or _named_dtype(raw)
+    return {
+        "family": spec.name,
+        "title": spec.title,
+        "parameters": num_parameters(config),
+        "layers": config.num_layers,
+        "hidden_size": config.hidden_size,
+        "heads": config.num_heads,
+        "kv_heads": config.num_kv_heads,
+        "vocab_size": config.vocab_size,
+        "max_context": config.max_context,
+        **_memory(config, _checked_context(context, config), number),
+        **_abilities(raw, spec),
+    }
+
+
+def _checked_dtype(dtype: str | None) -> str | None:
+    if dtype is not None and dtype not in DTYPE_BYTES:
+        raise ParameterError(f"--dtype must be one of {', '.join(DTYPE_BYTES)}, got {dtype!r}")
+    return dtype
+
+
+def _named_dtype(raw: dict[str, Any]) -> str:
+    named = raw.get("dtype") or raw.get("torch_dtype")
+    return named if named in DTYPE_BYTES else "float32"
+
+
+def _checked_context(context: int | None, config: ModelConfig) -> int:
+    if context is None:
+        return config.max_context
+    if not 1 <= context <= config.max_context:
+        raise ParameterError(f"--context must be between 1 and the model's {config.max_context}, got {context}")
+    return context
+
+
+def num_parameters(config: ModelConfig) -> int:
+    """Weights of the network; a head tied to the embedding counts once."""
+    attention = config.hidden_size * (2 * config.query_size + 2 * config.kv_size)
+    biases = config.query_size + 2 * config.kv_size if config.qkv_bias else 0
+    norms = 2 * config.hidden_size + (2 * config.head_dim if config.qk_norm else 0)
+    layer = attention + biases + norms + 3 * config.hidden_size * config.intermediate_size
+    tables = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
+    return tables + config.num_layers * layer + config.hidden_size
+
+
+def _memory(config: ModelConfig, context: int, dtype: str) -> dict[str, Any]:
+    size = DTYPE_BYTES[dtype]
+    return {
+        "dtype": dtype,
+        "weights_bytes": num_parameters(config) * size,
+        "context": context,
+        "kv_bytes": 2 * config.num_layers * config.kv_size * context * size,
+    }
+
+
+def _abilities(raw: dict[str, Any], spec: FamilySpec) -> dict[str, Any]:
+    block = next((raw[key] for key in spec.block_keys if raw.get(key) is not None), spec.block_length)
+    return {
+        "attention": spec.attention,
+        "shifted_logits": spec.shift,
+        "mask_token": spec.mask_token,
+        "block_length": block,
+        "modes": list(spec.modes),
+        "default_mode": spec.decoder,
+        "default_policy": spec.policy,
+        "policies": list(POLICIES),
+        "caches": list(spec.caches),
+        "exact_caches": [name for name in spec.caches if SCHEMES[name].exact],
+        "infill": spec.infill,
+        "source": spec.source,
+    }
+
+
+def check(load: dict[str, Any]) -> dict[str, Any]:
+    """Load the weights, which checks every tensor and the tokenizer, and look whether the logits are shifted."""
+    from anyorder.models.check import shift_check
+
+    model = load_model({name: value for name, value in load.items() if value is not None})
+    return asdict(shift_check(model))
+
+
+def show(facts: dict[str, Any]) -> None:
+    """The facts as a table that fits into 80 columns."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows(facts):
+        table.add_row(name, safe(value))
+    out_console().print(table)
+
+
+def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """(name, text) of every line."""
+    heads = f"{facts['heads']} heads, {facts['kv_heads']} for keys and values"
+    both = facts["weights_bytes"] + facts["kv_bytes"]
+    inexact = [name for name in facts["caches"] if name not in facts["exact_caches"]]
+    lines = [
+        ("family", f"{facts['family']}: {facts['title']}"),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("shape", f"{facts['layers']} layers of width {facts['hidden_size']}, {heads}"),
+        ("vocabulary", f"{facts['vocab_size']:,}"),
+        ("context", f"{facts['max_context']:,} tokens"),
+        ("memory", f"{_amount(both)} at {facts['context']:,} tokens in {facts['dtype']}: weights "
+         f"{_amount(facts['weights_bytes'])}, keys and values {_amount(facts['kv_bytes'])} per request"),
+        ("attention", facts["attention"] + (", logits shifted by one" if facts["shifted_logits"] else "")),
+        ("mask token", facts["mask_token"] or "none of its own: a rarely used token stands in"),
+        ("block", f"{facts['block_length']} slots" if facts["block_length"] else "any length"),
+        ("modes", _with_default(facts["modes"], facts["default_mode"])),
+        ("policies", _with_default(facts["policies"], facts["default_policy"])),
+        ("caches", ", ".join(facts["exact_caches"]) + (f"; inexact: {', '.join(inexact)}" if inexact else "")),
+        ("infill", "yes" if facts["infill"] else "not trained for it"),
+        ("source", facts["source"]),
+    ]  # fmt: skip
+    return [*lines, *((f"check {name}", str(value)) for name, value in facts.get("check", {}).items())]
+
+
+def _with_default(names: list[str], default: str) -> str:
+    return ", ".join(f"{name} (default)" if name == default else name for name in names)
+
+
+def _amount(num_bytes: int) -> str:
+    """`1.25 GiB`."""
+    value, unit = float(num_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1000:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.3g} {unit}"

@@ -1,0 +1,76 @@
+"""`anyorder inspect`: the facts are those of the weights, and only the config is read for them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+from tests.cli.conftest import Cli
+
+from anyorder.cli.inspect import describe
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+FAMILIES = ("llada", "dream", "sdar", "fast_dllm_v2")
+# The published shape of SmolLM2-135M, whose size is known: 134,515,008.
+SMOLLM2 = {
+    "architectures": ["LlamaForCausalLM"], "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+    "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152, "max_position_embeddings": 8192,
+    "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def facts(cli: Cli, *args: str) -> dict[str, Any]:
+    result = cli("inspect", *args, "--json")
+    assert result.code == 0, result.err
+    return json.loads(result.out)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_parameter_count_is_that_of_the_weights(cli: Cli, family: str) -> None:
+    with safe_open(REFERENCE / family / "model.safetensors", "pt") as weights:
+        stored = sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118 - no mapping
+    found = facts(cli, str(REFERENCE / family))
+    assert (found["family"], found["parameters"]) == (family, stored)
+
+
+def test_memory_is_that_of_weights_and_cache(cli: Cli) -> None:
+    found = describe(SMOLLM2, context=1000)
+    assert found["parameters"] == 134_515_008
+    assert (found["dtype"], found["weights_bytes"]) == ("bfloat16", 2 * 134_515_008)
+    assert found["kv_bytes"] == 2 * 30 * 3 * 64 * 1000 * 2
+    assert describe(SMOLLM2, dtype="float32")["kv_bytes"] == 2 * 30 * 3 * 64 * 8192 * 4
+
+
+def test_the_weights_are_not_needed(cli: Cli, tmp_path: Path) -> None:
+    shutil.copy(REFERENCE / "sdar" / "config.json", tmp_path)
+    found = facts(cli, str(tmp_path))
+    assert found["modes"] == ["block"] or "block" in found["modes"]
+    assert found["exact_caches"]
+
+
+def test_the_table_has_every_fact_in_80_columns(cli: Cli) -> None:
+    result = cli("inspect", str(REFERENCE / "llada"), "--context", "100", "--dtype", "bfloat16")
+    assert result.code == 0
+    for fact in ("llada", "parameters", "at 100 tokens in bfloat16", "bidirectional", "full (default)", "infill"):
+        assert fact in result.out
+    assert max(map(len, result.out.splitlines())) <= 80
+
+
+def test_bad_input_is_one_line(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
+    sdar = str(REFERENCE / "sdar")
+    for args, code, message in (
+        ([str(tmp_path / "none")], 1, "no model at"),
+        ([str(tmp_path)], 1, "GPT2LMHeadModel"),
+        (["some/model"], 1, "some/model"),
+        ([sdar, "--context", "0"], 2, "--context must be between 1 and"),
+        ([sdar, "--dtype", "int3"], 2, "--dtype must be one of float64"),
+    ):
+        result = cli("inspect", *args)
+        assert (result.code, result.out) == (code, "")
+        assert message in result.err
+        assert len(result.err.splitlines()) == 1
