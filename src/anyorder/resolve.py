@@ -67,14 +67,14 @@ def _mode(params: DecodeParams, model: LoadedModel, *, has_holes: bool) -> Mode:
 
 def _auto_mode(params: DecodeParams, model: LoadedModel, *, has_holes: bool) -> Mode:
     """The family's mode; an autoregressive model leaves causal mode when a hole or a policy asks for it."""
-    any_order = [m for m in model.spec.modes if m != "causal"]
+    any_order: list[Mode] = [m for m in model.spec.modes if m != "causal"]
     asked = has_holes or params.cache == "sub_block"
     asked = asked or any(getattr(params, name) is not None for name in (*_POLICY_FIELDS, *_BLOCK_FIELDS))
     return any_order[0] if model.spec.decoder == "causal" and asked and any_order else model.spec.decoder
 
 
 def _cache(params: DecodeParams, model: LoadedModel, mode: Mode, *, has_holes: bool) -> CacheName:
-    allowed = [name for name in _CACHES[mode] if name in model.spec.caches]
+    allowed: list[CacheName] = [name for name in _CACHES[mode] if name in model.spec.caches]
     cache = allowed[0] if params.cache == "auto" else params.cache
     title = model.spec.title
     if cache not in allowed:
