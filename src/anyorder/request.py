@@ -186,6 +186,7 @@ def _block(
         steps=params.steps,
         eps=params.eps or _EPS,
         shift=model.spec.shift,
+        attention="causal" if model.spec.attention == "causal" else "block",
         scheme=params.cache,  # type: ignore[arg-type]  # resolve allows only the schemes of the mode
         cached=cached // params.block_length * params.block_length,
     )

@@ -11,7 +11,7 @@ from anyorder.decoders.base import DecoderBase, rows_of
 from anyorder.decoders.choose import Chooser
 from anyorder.events import BlockFinished, Event, FinishReason
 from anyorder.policies import schedule
-from anyorder.window import Window
+from anyorder.window import Attention, Window
 
 
 class BlockDecoder(DecoderBase):
@@ -28,6 +28,8 @@ class BlockDecoder(DecoderBase):
         block_length: slots per block, as trained.
         sub_block_length: candidates come from the leftmost sub-block with an open slot; None: the whole block.
         steps: scheduled passes per block; None commits one slot per scheduled pass.
+        attention: "block": a block sees itself both ways; "causal": only what is left of it, as an autoregressive model
+            was trained.
         scheme: what is kept between passes.
         cached: leading columns whose keys and values are already stored; a multiple of `block_length`.
         finish_block: decide a block to its end even if a stop token ended the answer inside it (SDAR).
@@ -47,6 +49,7 @@ class BlockDecoder(DecoderBase):
         steps: int | None = None,
         eps: float = 1e-3,
         shift: bool = False,
+        attention: Attention = "block",
         scheme: BlockScheme = "block",
         cached: int = 0,
         finish_block: bool = False,
@@ -60,6 +63,7 @@ class BlockDecoder(DecoderBase):
         self.steps = steps or block_length
         self.eps = eps
         self.shift = shift
+        self.attention: Attention = attention
         self.scheme: BlockScheme = scheme
         self.stored = cached
         self.finish_block = finish_block
@@ -140,7 +144,7 @@ class BlockDecoder(DecoderBase):
             start=span.start,
             visible=visible,
             rows=rows_of(self.slots, span.start, shift=self.shift),
-            attention="block",
+            attention=self.attention,
             block_length=self.block_length,
             phase="write" if self.writing else "denoise",
             stores=self.scheme != "none",
