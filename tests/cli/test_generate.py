@@ -90,8 +90,8 @@ def test_json_is_ascii_so_that_no_terminal_or_encoding_minds(cli: Cli, loads: Lo
 
 def test_load_flags_reach_load(cli: Cli, loads: Loads) -> None:
     cli("generate", "Hi", "--model", "some/model", "--revision", "v2", "--dtype", "float32", "--device", "cpu",
-        "--mask-token-id", "9", "--offline", *SHORT)  # fmt: skip
-    given = {"revision": "v2", "dtype": "float32", "device": "cpu", "mask_token_id": 9, "offline": True}
+        "--mask-token-id", "9", "--no-shift", "--offline", *SHORT)  # fmt: skip
+    given = {"revision": "v2", "dtype": "float32", "device": "cpu", "mask_token_id": 9, "shift": False, "offline": True}
     assert loads.calls == [("some/model", given)]
     cli("generate", "Hi", *SHORT)
     assert loads.calls[1] == (None, {})

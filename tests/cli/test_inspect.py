@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from safetensors import safe_open
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Loads
 
-from anyorder.cli.inspect import describe
+from anyorder.cli.inspect import facts_of
+from anyorder.models.shift import ShiftReport
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 FAMILIES = ("llada", "dream", "sdar", "fast_dllm_v2")
@@ -38,18 +39,18 @@ def test_the_parameter_count_is_that_of_the_weights(cli: Cli, family: str) -> No
 
 
 def test_memory_is_that_of_weights_and_cache(cli: Cli) -> None:
-    found = describe(SMOLLM2, context=1000)
+    found = facts_of(SMOLLM2, context=1000)
     assert found["parameters"] == 134_515_008
-    assert (found["dtype"], found["weights_bytes"]) == ("bfloat16", 2 * 134_515_008)
+    assert (found["dtype"], found["weight_bytes"]) == ("bfloat16", 2 * 134_515_008)
     assert found["kv_bytes"] == 2 * 30 * 3 * 64 * 1000 * 2
-    assert describe(SMOLLM2, dtype="float32")["kv_bytes"] == 2 * 30 * 3 * 64 * 8192 * 4
+    assert facts_of(SMOLLM2, dtype="float32")["kv_bytes"] == 2 * 30 * 3 * 64 * 8192 * 4
 
 
 def test_the_weights_are_not_needed(cli: Cli, tmp_path: Path) -> None:
     shutil.copy(REFERENCE / "sdar" / "config.json", tmp_path)
     found = facts(cli, str(tmp_path))
-    assert found["modes"] == ["block"] or "block" in found["modes"]
-    assert found["exact_caches"]
+    assert found["modes"] == ["block"]
+    assert found["exact_caches"] == ["none", "block"]
 
 
 def test_the_table_has_every_fact_in_80_columns(cli: Cli) -> None:
@@ -60,6 +61,21 @@ def test_the_table_has_every_fact_in_80_columns(cli: Cli) -> None:
     assert max(map(len, result.out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(("measured", "code"), [(True, 0), (None, 0), (False, 1)])
+def test_check_loads_and_a_contradiction_is_code_1(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, loads: Loads, measured: bool | None, code: int
+) -> None:
+    shifted = {True: -1.0, None: -9.0, False: -30.0}[measured]
+    report = ShiftReport(declared=True, shifted=shifted, unshifted=-9.0, vocab_size=10**9)
+    monkeypatch.setattr("anyorder.models.shift.check_shift", lambda _model: report)
+    folder = str(REFERENCE / "sdar")
+    result = cli("inspect", folder, "--check")
+    assert result.code == code, result.err
+    assert loads.calls == [(folder, {})]
+    assert "all tensors are there" in result.out
+    assert json.loads(cli("inspect", folder, "--check", "--json").out)["check"]["measured"] is measured
+
+
 def test_bad_input_is_one_line(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
     sdar = str(REFERENCE / "sdar")
@@ -68,7 +84,7 @@ def test_bad_input_is_one_line(cli: Cli, tmp_path: Path) -> None:
         ([str(tmp_path)], 1, "GPT2LMHeadModel"),
         (["some/model"], 1, "some/model"),
         ([sdar, "--context", "0"], 2, "--context must be between 1 and"),
-        ([sdar, "--dtype", "int3"], 2, "--dtype must be one of float64"),
+        ([sdar, "--dtype", "int3"], 2, "--dtype must be one of float32"),
     ):
         result = cli("inspect", *args)
         assert (result.code, result.out) == (code, "")

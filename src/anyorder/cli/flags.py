@@ -42,11 +42,13 @@ class Flag:
     shown_default: str | bool = False
     metavar: str | None = None
     parser: Callable[[str], Any] | None = None
+    has_opposite: bool = False  # a --no-NAME beside it
 
     def parameter(self) -> inspect.Parameter:
         """The flag as typer reads it from a signature."""
+        dashed = self.name.replace("_", "-")
         option = typer.Option(
-            f"--{self.name.replace('_', '-')}",
+            f"--{dashed}/--no-{dashed}" if self.has_opposite else f"--{dashed}",
             help=self.help,
             rich_help_panel=self.panel,
             show_default=self.shown_default,
@@ -168,5 +170,7 @@ LOAD_FLAGS = (
          help="cpu, cuda, cuda:1, mps; auto takes an accelerator if there is one."),
     Flag(name="mask_token_id", type=int, metavar="ID", panel="Model",
          help="The id of the mask token, where the checkpoint does not say it."),
+    Flag(name="shift", type=bool, has_opposite=True, panel="Model", shown_default="the family's",
+         help="Do the logits of a position predict the next token? `anyorder inspect --check` tries it."),
     Flag(name="offline", type=bool, panel="Model", help="Use only hub files that are on this machine."),
 )  # fmt: skip

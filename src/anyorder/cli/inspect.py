@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from anyorder.cache.schemes import SCHEMES
-from anyorder.cli.decoding import load_model
+from anyorder.cli.decoding import load_model, waiting
 from anyorder.cli.flags import Flag, takes
 from anyorder.cli.terminal import out_console, safe
 from anyorder.errors import ParameterError
@@ -19,6 +19,7 @@ from anyorder.policies.catalog import POLICIES
 
 if TYPE_CHECKING:
     from anyorder.models.config import ModelConfig
+    from anyorder.models.shift import ShiftReport
     from anyorder.models.spec import FamilySpec
 
 NAME = "inspect"
@@ -36,7 +37,7 @@ anyorder inspect ./model.gguf --check
 
 anyorder inspect ./Dream-v0-Instruct-7B --json
 """
-DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+DTYPES = ("float32", "bfloat16", "float16", "float64")
 INSPECT_FLAGS = (
     Flag(name="context", type=int, metavar="N", panel="Inspect", shown_default="the model's",
          help="Tokens of prompt and answer for which the memory is computed."),
@@ -65,17 +66,28 @@ def command(
     from anyorder.models.load.folder import read_config
     from anyorder.models.load.source import locate
 
-    raw = read_config(locate(model, config_only=True, **hub))
-    facts = describe(raw, context=wanted.get("context"), dtype=wanted.get("dtype"))
-    if "check" in wanted:
-        facts["check"] = check({"model": model, **hub})
+    with waiting("reading the config"):
+        raw = read_config(locate(model, config_only=True, **hub))
+    facts = facts_of(raw, context=wanted.get("context"), dtype=wanted.get("dtype"))
+    report = _check({"model": model, **hub}) if "check" in wanted else None
+    if report is not None:
+        facts["check"] = {**asdict(report), "measured": report.measured}
     if "json" in wanted:
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
     else:
         show(facts)
+    if report is not None:
+        report.require()
 
 
-def describe(raw: dict[str, Any], *, context: int | None = None, dtype: str | None = None) -> dict[str, Any]:
+def _check(load: dict[str, Any]) -> ShiftReport:
+    """Load the weights, which checks every tensor and the tokenizer, and look whether the logits are shifted."""
+    from anyorder.models.shift import check_shift
+
+    return check_shift(load_model({name: value for name, value in load.items() if value is not None}))
+
+
+def facts_of(raw: dict[str, Any], *, context: int | None = None, dtype: str | None = None) -> dict[str, Any]:
     """Everything that a config.json tells about a model, JSON-able.
 
     Args:
@@ -86,35 +98,42 @@ def describe(raw: dict[str, Any], *, context: int | None = None, dtype: str | No
         ModelError: the family is unknown or a setting is not supported.
         ParameterError: the dtype is unknown, or the context is below 1 or longer than the model's.
     """
+    import torch
+
+    from anyorder.models.facts import describe
     from anyorder.models.families import recognise
 
     spec = recognise(raw)
     config = spec.parse(raw)
     number = _checked_dtype(dtype) or _named_dtype(raw)
+    sizes = describe(config, spec, dtype=getattr(torch, number), context=_checked_context(context, config))
     return {
         "family": spec.name,
         "title": spec.title,
-        "parameters": num_parameters(config),
+        "parameters": sizes.num_parameters,
         "layers": config.num_layers,
         "hidden_size": config.hidden_size,
         "heads": config.num_heads,
         "kv_heads": config.num_kv_heads,
         "vocab_size": config.vocab_size,
         "max_context": config.max_context,
-        **_memory(config, _checked_context(context, config), number),
+        "dtype": number,
+        "context": sizes.context,
+        "weight_bytes": sizes.weight_bytes,
+        "kv_bytes": sizes.kv_bytes,
         **_abilities(raw, spec),
     }
 
 
 def _checked_dtype(dtype: str | None) -> str | None:
-    if dtype is not None and dtype not in DTYPE_BYTES:
-        raise ParameterError(f"--dtype must be one of {', '.join(DTYPE_BYTES)}, got {dtype!r}")
+    if dtype is not None and dtype not in DTYPES:
+        raise ParameterError(f"--dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     return dtype
 
 
 def _named_dtype(raw: dict[str, Any]) -> str:
     named = raw.get("dtype") or raw.get("torch_dtype")
-    return named if named in DTYPE_BYTES else "float32"
+    return named if named in DTYPES else "float32"
 
 
 def _checked_context(context: int | None, config: ModelConfig) -> int:
@@ -125,50 +144,23 @@ def _checked_context(context: int | None, config: ModelConfig) -> int:
     return context
 
 
-def num_parameters(config: ModelConfig) -> int:
-    """Weights of the network; a head tied to the embedding counts once."""
-    attention = config.hidden_size * (2 * config.query_size + 2 * config.kv_size)
-    biases = config.query_size + 2 * config.kv_size if config.qkv_bias else 0
-    norms = 2 * config.hidden_size + (2 * config.head_dim if config.qk_norm else 0)
-    layer = attention + biases + norms + 3 * config.hidden_size * config.intermediate_size
-    tables = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
-    return tables + config.num_layers * layer + config.hidden_size
-
-
-def _memory(config: ModelConfig, context: int, dtype: str) -> dict[str, Any]:
-    size = DTYPE_BYTES[dtype]
-    return {
-        "dtype": dtype,
-        "weights_bytes": num_parameters(config) * size,
-        "context": context,
-        "kv_bytes": 2 * config.num_layers * config.kv_size * context * size,
-    }
-
-
 def _abilities(raw: dict[str, Any], spec: FamilySpec) -> dict[str, Any]:
-    block = next((raw[key] for key in spec.block_keys if raw.get(key) is not None), spec.block_length)
+    from anyorder.models.load.resolve import resolve_block
+
     return {
         "attention": spec.attention,
         "shifted_logits": spec.shift,
         "mask_token": spec.mask_token,
-        "block_length": block,
+        "block_length": resolve_block(None, raw, spec),
         "modes": list(spec.modes),
         "default_mode": spec.decoder,
-        "default_policy": spec.policy,
         "policies": list(POLICIES),
+        "default_policy": spec.policy,
         "caches": list(spec.caches),
         "exact_caches": [name for name in spec.caches if SCHEMES[name].exact],
         "infill": spec.infill,
         "source": spec.source,
     }
-
-
-def check(load: dict[str, Any]) -> dict[str, Any]:
-    """Load the weights, which checks every tensor and the tokenizer, and look whether the logits are shifted."""
-    from anyorder.models.check import shift_check
-
-    model = load_model({name: value for name, value in load.items() if value is not None})
-    return asdict(shift_check(model))
 
 
 def show(facts: dict[str, Any]) -> None:
@@ -184,7 +176,7 @@ def show(facts: dict[str, Any]) -> None:
 def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """(name, text) of every line."""
     heads = f"{facts['heads']} heads, {facts['kv_heads']} for keys and values"
-    both = facts["weights_bytes"] + facts["kv_bytes"]
+    both = facts["weight_bytes"] + facts["kv_bytes"]
     inexact = [name for name in facts["caches"] if name not in facts["exact_caches"]]
     lines = [
         ("family", f"{facts['family']}: {facts['title']}"),
@@ -193,7 +185,7 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("vocabulary", f"{facts['vocab_size']:,}"),
         ("context", f"{facts['max_context']:,} tokens"),
         ("memory", f"{_amount(both)} at {facts['context']:,} tokens in {facts['dtype']}: weights "
-         f"{_amount(facts['weights_bytes'])}, keys and values {_amount(facts['kv_bytes'])} per request"),
+         f"{_amount(facts['weight_bytes'])}, keys and values {_amount(facts['kv_bytes'])} per request"),
         ("attention", facts["attention"] + (", logits shifted by one" if facts["shifted_logits"] else "")),
         ("mask token", facts["mask_token"] or "none of its own: a rarely used token stands in"),
         ("block", f"{facts['block_length']} slots" if facts["block_length"] else "any length"),
@@ -203,7 +195,14 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("infill", "yes" if facts["infill"] else "not trained for it"),
         ("source", facts["source"]),
     ]  # fmt: skip
-    return [*lines, *((f"check {name}", str(value)) for name, value in facts.get("check", {}).items())]
+    return [*lines, *([("check", _verdict(facts["check"]))] if "check" in facts else [])]
+
+
+def _verdict(check: dict[str, Any]) -> str:
+    """What the loaded weights said."""
+    found = {True: "shifted by one", False: "not shifted", None: "unclear, shifted or not"}[check["measured"]]
+    readings = f"log-probability {check['shifted']:.2f} if shifted, {check['unshifted']:.2f} if not"
+    return f"all tensors are there; the logits are {found} ({readings})"
 
 
 def _with_default(names: list[str], default: str) -> str:
