@@ -62,7 +62,7 @@ def build_decoder(
     if params.mode == "block":
         return _block(params, model, canvas, chooser, end, stop_ids, cached)
     canvas.grow(params.max_new_tokens)
-    return CausalDecoder(canvas, chooser, stop_ids=stop_ids, cached=cached, exact_cache=params.cache != "none")
+    return CausalDecoder(canvas, chooser, stop_ids=stop_ids, stored=cached, exact_cache=params.cache != "none")
 
 
 def _mask_id(params: DecodeParams, model: LoadedModel) -> int:
@@ -188,5 +188,6 @@ def _block(
         shift=model.spec.shift,
         attention="causal" if model.spec.attention == "causal" else "block",
         scheme=params.cache,  # type: ignore[arg-type]  # resolve allows only the schemes of the mode
-        cached=cached // params.block_length * params.block_length,
+        stored=cached // params.block_length * params.block_length,
+        fuse_write=not model.spec.shift,
     )

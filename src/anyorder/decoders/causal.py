@@ -17,16 +17,16 @@ class CausalDecoder(DecoderBase):
 
     Args:
         canvas: the prompt, without holes, and its open answer slots.
-        cached: leading columns whose keys and values are already stored (an earlier turn of a chat).
+        stored: leading columns whose keys and values are already stored (an earlier turn of a chat).
         exact_cache: False recomputes every column in every pass.
     """
 
     def __init__(
-        self, canvas: Canvas, chooser: Chooser, *, stop_ids: tuple[int, ...], cached: int = 0, exact_cache: bool = True
+        self, canvas: Canvas, chooser: Chooser, *, stop_ids: tuple[int, ...], stored: int = 0, exact_cache: bool = True
     ) -> None:
         super().__init__(canvas, end=len(canvas), stop_ids=stop_ids)
         self.chooser = chooser
-        self.stored = cached
+        self.stored = stored
         self.exact_cache = exact_cache
         self.next = canvas.answer_start
 

@@ -10,7 +10,7 @@ from anyorder.canvas import Canvas
 from anyorder.decoders.base import DecoderBase, rows_of
 from anyorder.decoders.choose import Chooser
 from anyorder.events import BlockFinished, Event
-from anyorder.policies import schedule
+from anyorder.policies.schedule import PassSchedule
 from anyorder.window import Window
 
 
@@ -59,9 +59,12 @@ class FullDecoder(DecoderBase):
     def _enter(self, block: Span) -> None:
         self.block = block
         self.step = 0
-        open_count = int(self.canvas.open[block.start : block.end].sum())
-        self.total = open_count
-        self.quotas = schedule.even(open_count, self.steps or max(open_count, 1))
+        self.schedule = PassSchedule(
+            kind=self.chooser.policy.schedule,
+            total=int(self.canvas.open[block.start : block.end].sum()),
+            steps=self.steps,
+            eps=self.eps,
+        )
 
     def _candidates(self, start: int = 0) -> Tensor:
         stop = self.stop_slot()
@@ -100,27 +103,14 @@ class FullDecoder(DecoderBase):
         logits = rows[0]
         if self.cfg_scale:
             logits = rows[1] + (self.cfg_scale + 1) * (rows[0] - rows[1])
-        open_count = self.slots.shape[0]
         return self.chooser.choose(
             logits,
             self.slots,
             pass_index=self.passes,
-            quota=self._quota(open_count),
-            probability=schedule.transfer_probability(self.step, self.steps or max(self.total, 1), self.eps),
+            quota=self.schedule.quota(self.step, self.slots.shape[0]),
+            probability=self.schedule.probability(self.step),
             all=self.only_first,
         )
-
-    def _quota(self, open_count: int) -> int:
-        steps = self.steps or max(self.total, 1)
-        match self.chooser.policy.schedule:
-            case "none":
-                return open_count
-            case "even":
-                return self.quotas[self.step] if self.step < len(self.quotas) else max(1, self.quotas[-1])
-            case "timesteps":
-                return schedule.timesteps(open_count, self.step, steps, self.eps)
-            case "budget":
-                return schedule.budget(open_count, self.total, self.step, steps)
 
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`."""
@@ -135,8 +125,8 @@ class FullDecoder(DecoderBase):
             return True
         if self.block.end >= self.end:
             return False
-        if self.chooser.policy.schedule == "even":
-            return self.step >= len(self.quotas)
+        if self.schedule.kind == "even":
+            return self.step >= self.schedule.passes
         return self.canvas.is_filled(self.block.start, self.block.end)
 
     def _next_block(self) -> list[Event]:

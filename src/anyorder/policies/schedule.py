@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import torch
+
+from anyorder.policies.catalog import Schedule
 
 
 def even(slots: int, steps: int) -> list[int]:
@@ -49,3 +53,45 @@ def budget(open_count: int, total: int, step: int, steps: int) -> int:
     Source: Fast-dLLM's `confidence_threshold` for Dream (which demands that `steps` divides `total`).
     """
     return open_count - total // steps * max(steps - 1 - step, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassSchedule:
+    """The shares of the passes over one block (or one canvas).
+
+    Args:
+        kind: of the policy.
+        total: slots that the schedule divides.
+        steps: passes; None gives every pass one slot.
+        eps: end of the time grid.
+    """
+
+    kind: Schedule
+    total: int
+    steps: int | None = None
+    eps: float = 1e-3
+    shares: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shares", tuple(even(self.total, self.passes)))
+
+    @property
+    def passes(self) -> int:
+        """Scheduled passes, at least one."""
+        return self.steps or max(self.total, 1)
+
+    def quota(self, step: int, open_count: int) -> int:
+        """Slots that pass `step` commits while `open_count` are open; passes behind the schedule go on with its last."""
+        match self.kind:
+            case "none":
+                return open_count
+            case "even":
+                return self.shares[step] if step < self.passes else max(1, self.shares[-1])
+            case "timesteps":
+                return timesteps(open_count, step, self.passes, self.eps)
+            case "budget":
+                return budget(open_count, self.total, step, self.passes)
+
+    def probability(self, step: int) -> float:
+        """Chance per slot of being committed in pass `step`."""
+        return transfer_probability(step, self.passes, self.eps)
