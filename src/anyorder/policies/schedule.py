@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -70,10 +70,6 @@ class PassSchedule:
     total: int
     steps: int | None = None
     eps: float = 1e-3
-    shares: tuple[int, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shares", tuple(even(self.total, self.passes)))
 
     @property
     def passes(self) -> int:
@@ -81,12 +77,13 @@ class PassSchedule:
         return self.steps or max(self.total, 1)
 
     def quota(self, step: int, open_count: int) -> int:
-        """Slots that pass `step` commits while `open_count` are open; passes behind the schedule go on with its last."""
+        """Slots that pass `step` commits while `open_count` are open; further passes go on with the last share."""
         match self.kind:
             case "none":
                 return open_count
             case "even":
-                return self.shares[step] if step < self.passes else max(1, self.shares[-1])
+                shares = even(self.total, self.passes)
+                return shares[step] if step < self.passes else max(1, shares[-1])
             case "timesteps":
                 return timesteps(open_count, step, self.passes, self.eps)
             case "budget":
