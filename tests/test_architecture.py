@@ -30,7 +30,7 @@ ALLOWED = {
     "engine": "runner decoders canvas window events cache draws errors",
     "api": "prompt resolve request generation engine models cache runner canvas params events errors",
     "chat": "api prompt cache canvas params events",
-    "reference": "models runner decoders engine canvas policies draws cache window events errors",
+    "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
     "cli": "*",
     "__init__": "*",
     "__main__": "cli",

@@ -16,7 +16,7 @@ from anyorder.events import Event
 from anyorder.generation import Fold, Generation, Stats
 from anyorder.models.load import load as load
 from anyorder.params import DecodeParams
-from anyorder.prompt import Prompt, encode_prompt
+from anyorder.prompt import Prompt, encode_prompt, strip_padding
 from anyorder.request import build_decoder, stored_columns
 from anyorder.resolve import resolve
 from anyorder.runner import Runner
@@ -123,16 +123,35 @@ def generate(model: LoadedModel, prompt: Prompt, params: DecodeParams | None = N
 
 
 def generate_batch(
-    model: LoadedModel, prompts: Sequence[Prompt], params: DecodeParams | None = None, **changes: Any
+    model: LoadedModel,
+    prompts: Sequence[Prompt],
+    params: DecodeParams | None = None,
+    *,
+    attention_mask: Sequence[Sequence[int]] | None = None,
+    **changes: Any,
 ) -> list[Generation]:
     """Decode many prompts of any lengths together, one forward pass for all of them at a time.
 
     Every answer is the one that the prompt would have got alone.
+
+    Args:
+        attention_mask: for prompts that are left-padded rows of token ids: 0 for padding, 1 for text.
     """
     if not prompts:
         raise ParameterError("no prompts given; give at least one", param="prompts")
+    if attention_mask is not None:
+        prompts = strip_padding(_token_rows(prompts), attention_mask)
     encoded = [encode_prompt(model, prompt) for prompt in prompts]
     return EventStream(model, encoded, DecodeParams.of(params, **changes)).generations()
+
+
+def _token_rows(prompts: Sequence[Prompt]) -> list[list[int]]:
+    rows = [[part for part in prompt if isinstance(part, int)] for prompt in prompts]
+    if [len(row) for row in rows] != [len(prompt) for prompt in prompts]:
+        raise ParameterError(
+            "`attention_mask` goes with rows of token ids, and a prompt is none", param="attention_mask"
+        )
+    return rows
 
 
 def infill(

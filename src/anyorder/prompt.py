@@ -38,6 +38,29 @@ def encode_prompt(model: LoadedModel, prompt: Prompt) -> list[int | Hole]:
     return parts
 
 
+def strip_padding(rows: Sequence[Sequence[int]], attention_mask: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Rows of a left-padded batch without their padding: requests are packed here, not padded.
+
+    Args:
+        rows: token ids, all rows equally long.
+        attention_mask: of the same shape; 0 for padding, 1 for text, zeros only on the left.
+    Raises:
+        ParameterError: the shapes differ, or a mask is anything else than zeros followed by ones.
+    """
+    if [len(row) for row in rows] != [len(mask) for mask in attention_mask]:
+        raise ParameterError("`attention_mask` must have the shape of the token ids", param="attention_mask")
+    stripped: list[list[int]] = []
+    for index, (row, mask) in enumerate(zip(rows, attention_mask, strict=True)):
+        padding = len(mask) - sum(mask)
+        if list(mask) != [0] * padding + [1] * (len(mask) - padding):
+            raise ParameterError(
+                f"row {index} of `attention_mask` is not zeros followed by ones; pad on the left, or pass unpadded rows",
+                param="attention_mask",
+            )
+        stripped.append(list(row[padding:]))
+    return stripped
+
+
 def _encode_part(model: LoadedModel, part: object) -> list[int | Hole]:
     if isinstance(part, Hole):
         return [part]

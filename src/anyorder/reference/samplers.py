@@ -13,6 +13,7 @@ from anyorder.draws import Draws
 from anyorder.models.loaded import LoadedModel
 from anyorder.policies.catalog import POLICIES
 from anyorder.policies.published import Knobs
+from anyorder.prompt import strip_padding
 from anyorder.reference.outcome import Mismatch
 from anyorder.reference.recorded import RecordedDraws
 
@@ -41,7 +42,7 @@ def _prompt(case: Case, row: int, mask_id: int) -> list[int | Hole]:
     """One row without its padding; the published samplers take every mask id in it for a hole."""
     ids = case["prompt_ids"][row]
     if "attention_mask" in case:
-        ids = ids[case["attention_mask"][row].index(1) :]
+        (ids,) = strip_padding([ids], [case["attention_mask"][row]])
     if "seq_len" in case:
         ids = ids[: case["seq_len"][row]]
     return [Hole(1) if token == mask_id else token for token in ids]
