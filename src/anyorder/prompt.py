@@ -54,7 +54,7 @@ def strip_padding(rows: Sequence[Sequence[int]], attention_mask: Sequence[Sequen
         padding = len(mask) - sum(mask)
         if list(mask) != [0] * padding + [1] * (len(mask) - padding):
             raise ParameterError(
-                f"row {index} of `attention_mask` is not zeros followed by ones; pad on the left, or pass unpadded rows",
+                f"row {index} of `attention_mask` is not zeros followed by ones; pad on the left or not at all",
                 param="attention_mask",
             )
         stripped.append(list(row[padding:]))
