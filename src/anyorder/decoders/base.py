@@ -75,11 +75,15 @@ class DecoderBase:
     def start(self) -> list[Event]:
         """See `Decoder.start`."""
         canvas = self.canvas
-        return [
-            Started(
-                canvas.request, tuple(canvas.ids.tolist()), tuple(canvas.open_slots().tolist()), canvas.answer_start
-            )
-        ]
+        started = Started(
+            canvas.request, tuple(canvas.ids.tolist()), tuple(canvas.open_slots().tolist()), canvas.answer_start
+        )
+        return [started, *self._begin()]
+
+    def _begin(self) -> list[Event]:
+        """What happens before the first pass; a canvas that the caller filled needs none."""
+        reason = self.ending()
+        return self.finish(reason) if reason else []
 
     def feed(self, start: int, end: int) -> Tensor:
         """[end - start] ids of the canvas, continued with masks where a block reaches beyond it."""

@@ -91,13 +91,15 @@ class BlockDecoder(DecoderBase):
         return int(open_slots[0]) if open_slots.numel() else len(self.canvas)
 
     def _open(self) -> list[Event]:
-        """Open the block's answer slots."""
-        missing = min(self.block.end, self.end) - len(self.canvas)
-        return [self.canvas.grow(missing)] if missing > 0 else []
+        """Open the block's answer slots, and those of the next ones as long as the caller forced all of them."""
+        events: list[Event] = []
+        while (missing := min(self.block.end, self.end) - len(self.canvas)) > 0:
+            events.append(self.canvas.grow(missing))
+            self._enter()
+        return events
 
-    def start(self) -> list[Event]:
-        """See `Decoder.start`."""
-        return super().start() + self._open()
+    def _begin(self) -> list[Event]:
+        return self._open() + super()._begin()
 
     @property
     def pending(self) -> bool:
@@ -160,7 +162,7 @@ class BlockDecoder(DecoderBase):
             rows[0],
             self.slots,
             pass_index=self.passes,
-            quota=self.schedule.quota(self.step, self.slots.shape[0]),
+            quota=self.schedule.quota(self.step, self.canvas.open_slots(self.block.start, self.block.end).shape[0]),
             probability=self.schedule.probability(self.step),
             all=self.writing,
         )
@@ -181,11 +183,12 @@ class BlockDecoder(DecoderBase):
         filled = filled and self.canvas.is_filled(self.block.start, self.block.end)
         events: list[Event] = [self._block_finished()] if filled else []
         reason = self.ending()
-        if reason and (filled or not (self.finish_block and reason == "stop")):
-            return events + self._end(reason)
-        if filled:
+        if filled and reason is None:
             self._enter()
             events += self._open()
+            reason = self.ending()  # the caller may have forced the rest
+        if reason and (filled or not (self.finish_block and reason == "stop")):
+            events += self._end(reason)
         return events
 
     def _end(self, reason: FinishReason) -> list[Event]:

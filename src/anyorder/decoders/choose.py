@@ -60,11 +60,12 @@ class Sampling:
         )
         ids = filtered.argmax(-1) if self.temperature == 0 else self.draws.tokens(filtered, slots, pass_index)
         measured = logits if self.confidence == "raw" else filtered
-        if self.late_ids:
-            measured = measured.clone()
-            for token in self.late_ids:
-                measured[:, token] = -torch.inf
-        return ids, score.probability(measured, ids), filtered
+        if not self.late_ids:
+            return ids, score.probability(measured, ids), filtered
+        late = torch.tensor(self.late_ids, device=logits.device)
+        # the others' probabilities are renormalised, and the filters may have left none of them
+        confidence = score.probability(measured.index_fill(-1, late, -torch.inf), ids)
+        return ids, confidence.masked_fill(torch.isin(ids, late), 0), filtered
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,6 +116,13 @@ class FullDecoder(DecoderBase):
         """See `Decoder.apply`."""
         events = self.commit(decision)
         self.step += 1
+        return events + self._advance()
+
+    def _begin(self) -> list[Event]:
+        return self._advance()
+
+    def _advance(self) -> list[Event]:
+        events: list[Event] = []
         while self.finished is None and self._block_done():
             events += self._next_block()
         return events
@@ -125,7 +132,7 @@ class FullDecoder(DecoderBase):
             return True
         if self.block.end >= self.end:
             return False
-        if self.schedule.kind == "even":
+        if self.schedule.kind == "even" and self.scheme == "none":  # a cache leaves no slot behind
             return self.step >= self.schedule.passes
         return self.canvas.is_filled(self.block.start, self.block.end)
 

@@ -83,9 +83,10 @@ class PassSchedule:
                 return open_count
             case "even":
                 shares = even(self.total, self.passes)
-                return shares[step] if step < self.passes else max(1, shares[-1])
+                return max(1, shares[min(step, self.passes - 1)])  # 0 with more steps than slots
             case "timesteps":
-                return timesteps(open_count, step, self.passes, self.eps)
+                # the time grid with as many steps as slots begins with a pass of 0 slots and ends with one of 2
+                return 1 if self.steps is None else timesteps(open_count, step, self.steps, self.eps)
             case "budget":
                 return budget(open_count, self.total, step, self.passes)
 
