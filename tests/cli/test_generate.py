@@ -20,9 +20,18 @@ def test_the_answer_goes_to_stdout_and_its_figures_to_stderr(cli: Cli) -> None:
     result = cli("generate", "Hi", *SHORT)
     assert result.code == 0
     assert result.out == scripted_text(chat_length("Hi"), 6) + "\n"
-    for figure in ("6 passes", "1.00 tokens/pass", "positions", "first", "last", "tokens/s"):
-        assert figure in result.err
+    line, cut = result.err.splitlines()
+    for figure in ("6 passes", "1.00 tok/pass", " positions", "first 0.", "last 0.", " tok/s"):
+        assert figure in line
+    assert len(line) <= 80
+    assert cut == "the answer was cut at --max-new-tokens"
+
+
+def test_a_finished_answer_was_not_cut(cli: Cli, loads: Loads) -> None:
+    loads.model.stop_ids = (ord("."),)
+    result = cli("generate", "Hi", "--max-new-tokens", "40")
     assert len(result.err.splitlines()) == 1
+    assert result.out.strip() == scripted_text(chat_length("Hi"), 40).split(".")[0].strip()
 
 
 def test_a_bare_text_is_continued_without_template(cli: Cli) -> None:
@@ -102,7 +111,7 @@ def test_drift_is_a_figure_when_it_is_measured(cli: Cli) -> None:
         "generate", "Hi", "--mode", "block", "--block-length", "4", "--cache", "block", "--measure-drift", *SHORT
     )
     assert result.code == 0, result.err
-    assert "drift max 0 mean 0" in result.err
+    assert "drift of the logits by cache block: max 0, mean 0" in result.err
 
 
 BAD_USAGE = [

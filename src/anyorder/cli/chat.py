@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from anyorder.cli.decoding import load_model, show_answer
@@ -29,9 +30,7 @@ anyorder chat --system "You answer in one sentence." --temperature 0.7 --top-p 0
 
 anyorder chat --model ./SDAR-1.7B-Chat --policy low_confidence_dynamic --threshold 0.85
 """
-COMMANDS = (
-    "/reset forgets the conversation · /system TEXT sets the system message · /quit leaves · Ctrl-C stops an answer"
-)
+COMMANDS = "/reset  /system TEXT  /help  /quit   Ctrl-C stops an answer, Ctrl-D leaves"
 CHAT_FLAGS = (
     Flag(name="system", type=str, metavar="TEXT", panel="Chat", help="System message of the chat template."),
     Flag(name="no_live", type=bool, panel="Chat", help="Plain text, no canvas."),
@@ -43,6 +42,8 @@ def command(*, chat: dict[str, Any], params: dict[str, Any], load: dict[str, Any
     """Loads the model, then reads lines until the end of the input."""
     import anyorder
 
+    with suppress(ImportError):
+        import readline  # noqa: F401 - gives input() its editing and history
     decode_params = DecodeParams.of(**params)
     check_text(chat.get("system", ""))
     model = load_model(load)
@@ -63,6 +64,8 @@ def read_line() -> str | None:
         except KeyboardInterrupt:
             err_console().print("(Ctrl-D or /quit leaves)", style="dim")
         except EOFError:
+            if sys.stdin.isatty():
+                err_console().print()  # the shell's prompt belongs on a line of its own
             return None
 
 
