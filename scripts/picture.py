@@ -35,7 +35,7 @@ def main() -> None:
         if isinstance(event, Committed) and view.num_open == SLOTS // 2:
             console.print(Frame(view))
             console.print(Text("   ⋮", style="dim"))
-    console.print(view.answer())
+    console.print(view.answer(len(stream.generations()[0].ids)))
     console.print(Text("\n" + figures(stream.generations()[0]), style="dim"))
     svg = console.export_svg(title="anyorder generate")
     TARGET.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL), "utf-8")  # it would fetch a font

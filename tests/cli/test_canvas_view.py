@@ -76,7 +76,14 @@ def test_a_character_spread_over_slots_is_shown_whole_as_soon_as_it_is() -> None
 def test_control_tokens_are_dots_in_the_canvas_and_nothing_in_the_answer() -> None:
     view = view_of(started("p", 2), Committed(0, 0, (1, 2), (97, 301), (1.0, 1.0)))
     assert view.text().plain == f"a{HIDDEN_CELL}"
-    assert view.text(cells=False).plain == "a"
+    assert view.answer(2).plain == "a"
+
+
+def test_what_was_decided_behind_the_end_of_the_answer_is_no_part_of_it() -> None:
+    view = view_of(started("p", 6), committed(0, [1, 2, 4, 5, 6], "ab \nx"))
+    assert view.answer(2).plain == "ab"
+    view.apply(committed(1, [3], "|"))
+    assert view.answer(5).plain == "ab|"  # and no blank end
 
 
 def test_nothing_in_a_token_reaches_the_terminal_as_a_command() -> None:

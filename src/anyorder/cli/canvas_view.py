@@ -52,6 +52,7 @@ class CanvasView:
 
     def __init__(self, decode: Decode) -> None:
         self.cells: list[Cell] = []
+        self.answer_start = 0
         self.first = 0  # the first slot shown: a prompt without holes is not
         self.last_pass = 0
         self._decode = decode
@@ -64,6 +65,7 @@ class CanvasView:
                 self.cells = [Cell(token) for token in event.ids]
                 for slot in event.open:
                     self.cells[slot] = Cell()
+                self.answer_start = event.answer_start
                 holes = any(slot < event.answer_start for slot in event.open)
                 self.first = 0 if holes else event.answer_start
             case Opened():
@@ -91,16 +93,23 @@ class CanvasView:
         """Slots from the first that was ever open."""
         return len(self.cells) - self.first
 
-    def text(self, *, cells: bool = True) -> Text:
-        """The answer, and the prompt before it if there are holes in it.
+    def text(self) -> Text:
+        """The answer, and the prompt before it if there are holes in it, with a cell for every slot."""
+        text = Text(no_wrap=False, overflow="fold")
+        for piece, cell in self._runs(len(self.cells)):
+            text.append(piece or HIDDEN_CELL, self._style(cell))
+        return text
+
+    def answer(self, num_tokens: int) -> Text:
+        """The same for reading: without control tokens, and without what a pass decided behind the answer's end.
 
         Args:
-            cells: False leaves out the stand-ins for open slots and for control tokens.
+            num_tokens: length of the finished answer, its stop token not counted.
         """
-        text = Text(no_wrap=False, overflow="fold")
-        for piece, cell in self._runs():
-            if cells or (piece != HIDDEN_CELL and cell.id is not None):
-                text.append(piece, self._style(cell))
+        text = Text(overflow="fold")
+        for piece, cell in self._runs(self.answer_start + num_tokens):
+            text.append(piece, self._style(cell))
+        text.rstrip()
         return text
 
     def _style(self, cell: Cell) -> Style:
@@ -108,24 +117,24 @@ class CanvasView:
             return OPEN_STYLE
         return GIVEN_STYLE if cell.pass_index is None else pass_style(cell.pass_index, self.last_pass)
 
-    def _runs(self) -> Iterator[tuple[str, Cell]]:
+    def _runs(self, end: int) -> Iterator[tuple[str, Cell]]:
         """Pieces of text with the cell that colours each: one slot, or all that a character or a row of masks spans."""
         slot = self.first
-        while slot < len(self.cells):
+        while slot < end:
             cell = self.cells[slot]
             if cell.id is None:
-                end = next((i for i in range(slot, len(self.cells)) if self.cells[i].id is not None), len(self.cells))
-                yield MASK_CELL * (end - slot), cell
-                slot = end
+                after = next((i for i in range(slot, end) if self.cells[i].id is not None), end)
+                yield MASK_CELL * (after - slot), cell
+                slot = after
                 continue
-            ids = self._whole_characters(slot)
-            yield safe(self._piece(ids)) or HIDDEN_CELL, self.cells[slot + len(ids) - 1]
+            ids = self._whole_characters(slot, end)
+            yield safe(self._piece(ids)), self.cells[slot + len(ids) - 1]
             slot += len(ids)
 
-    def _whole_characters(self, slot: int) -> tuple[int, ...]:
+    def _whole_characters(self, slot: int, end: int) -> tuple[int, ...]:
         """The ids from `slot` on that decode without a broken character, or that id alone if none do."""
         ids: tuple[int, ...] = ()
-        for cell in self.cells[slot : slot + MAX_PIECE]:
+        for cell in self.cells[slot : min(slot + MAX_PIECE, end)]:
             if cell.id is None:
                 break
             ids = (*ids, cell.id)

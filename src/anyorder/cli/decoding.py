@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from anyorder.cli.canvas_view import CanvasView, Decode, Frame
 from anyorder.cli.figures import figures
@@ -75,7 +76,7 @@ def follow(stream: EventStream, view: CanvasView, console: Console) -> None:
 
     An interrupted stream leaves what was decided, with its masks.
     """
-    finished = False
+    left: Text | None = None
     try:
         with Live(Frame(view), console=console, auto_refresh=False, transient=True) as live:
             shown_at = 0.0
@@ -84,7 +85,7 @@ def follow(stream: EventStream, view: CanvasView, console: Console) -> None:
                 if time.monotonic() - shown_at >= FRAME_S:
                     live.refresh()
                     shown_at = time.monotonic()
-        finished = True
+        left = view.answer(len(stream.generations()[0].ids))
     finally:
-        console.print(view.text(cells=not finished), soft_wrap=True)
+        console.print(view.text() if left is None else left, soft_wrap=True)
         console.print()
