@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from anyorder.cli.decoding import load_model, show_answer
@@ -43,7 +44,7 @@ def command(*, chat: dict[str, Any], params: dict[str, Any], load: dict[str, Any
     import anyorder
 
     with suppress(ImportError):
-        import readline  # noqa: F401 - gives input() its editing and history
+        import_module("readline")  # gives input() its editing and history
     decode_params = DecodeParams.of(**params)
     check_text(chat.get("system", ""))
     model = load_model(load)
