@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import torch
 from torch import Tensor, nn
 
-from anyorder.errors import WeightsError
 from anyorder.models.config import ModelConfig
 from anyorder.models.linear import Linear, PackedLinear
+from anyorder.models.load.check import check_tied
 from anyorder.models.load.safetensors import Checkpoint
 from anyorder.models.transformer import MappedEmbedding, Transformer
 from anyorder.models.weights import Place
 
 CHUNK_BYTES = 1 << 24
 """Bytes copied before their source pages are released."""
-SHOWN = 3
-"""Names listed in an error before it only counts."""
 
-Pieces = dict[str, dict[str, Place]]  # parameter -> published name -> place
+Pieces = Mapping[str, Place]
+"""The published tensors of one parameter."""
 
 
 def build(
@@ -31,100 +31,69 @@ def build(
     dtype: torch.dtype,
     pack: bool,
 ) -> Transformer:
-    """The network with its weights.
+    """The network with its weights, whose names and shapes must have passed `check_tensors`.
 
     Args:
         places: published tensor name -> place (`FamilySpec.weight_names`).
         pack: use `PackedLinear` and look embeddings up in the mapped file.
-    The tensors must have passed `check_tensors`.
+    Raises:
+        WeightsError: the output head of a tied checkpoint differs from its embedding table.
     """
+    if config.tie_word_embeddings:
+        check_tied(places, checkpoint)
     with torch.device("meta"):
         network = Transformer(config)
+    sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
+    scratch = torch.empty(_scratch_size(sizes) if pack else 0, dtype=dtype)
     pieces = _by_parameter(places)
-    for name in sorted(pieces, key=lambda name: -network.get_parameter(name).numel()):
+    for name in sorted(pieces, key=lambda name: -sizes[name]):
         if pack and name.endswith(".weight"):
-            _pack(network, name, pieces[name], checkpoint, dtype)
+            _pack(network, name, pieces[name], checkpoint, scratch)
         else:
-            _copy(network, name, pieces[name], checkpoint, device, dtype)
+            _copy(network, name, pieces[name], checkpoint, torch.empty(0, dtype=dtype, device=device))
     return network.eval()
 
 
-def check_tensors(places: Mapping[str, Place], checkpoint: Checkpoint, *, tied: bool) -> None:
-    """Compare names and shapes with what the config implies; nothing is read.
-
-    Raises:
-        WeightsError: tensors are missing, unknown or of the wrong shape.
-    """
-    found = checkpoint.entries
-    if missing := [name for name in places if name not in found]:
-        raise WeightsError(f"{checkpoint.folder}: {_some(missing)} missing from the weights")
-    if unknown := [name for name in found if name not in places and not _redundant(name, tied)]:
-        raise WeightsError(
-            f"{checkpoint.folder}: {_some(unknown)} unknown to this architecture; is config.json theirs?"
-        )
-    wrong = [
-        f"{name} {list(found[name].shape)} instead of {list(place.shape)}"
-        for name, place in places.items()
-        if found[name].shape != place.shape
-    ]
-    if wrong:
-        raise WeightsError(f"{checkpoint.folder}: shapes disagree with config.json: {_some(wrong)}")
+def _scratch_size(sizes: Mapping[str, int]) -> int:
+    """Room for the largest matrix of a layer: one buffer for all, since a freed one each would fragment the heap."""
+    return max(size for name, size in sizes.items() if name.startswith("layers."))
 
 
-def _redundant(name: str, tied: bool) -> bool:
-    """Tensors that some exporters add and that follow from the rest: rotary tables, the copy of a tied head."""
-    return name.endswith("rotary_emb.inv_freq") or (
-        tied and name in ("lm_head.weight", "model.transformer.ff_out.weight")
-    )
-
-
-def _some(names: list[str]) -> str:
-    rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _by_parameter(places: Mapping[str, Place]) -> Pieces:
-    pieces: Pieces = {}
+def _by_parameter(places: Mapping[str, Place]) -> dict[str, dict[str, Place]]:
+    pieces: dict[str, dict[str, Place]] = {}
     for name, place in places.items():
         pieces.setdefault(place.parameter, {})[name] = place
     return pieces
 
 
-def _pack(
-    network: Transformer, name: str, pieces: dict[str, Place], checkpoint: Checkpoint, dtype: torch.dtype
-) -> None:
-    source = next(iter(pieces))
+def _pack(network: Transformer, name: str, pieces: Pieces, checkpoint: Checkpoint, scratch: Tensor) -> None:
     if name == "embed.weight":
-        network.embed = MappedEmbedding(checkpoint.tensor(source), dtype)
+        network.embed = MappedEmbedding(checkpoint.tensor(next(iter(pieces))), scratch.dtype)
         if not network.config.tie_word_embeddings:
             return
         name = "output.weight"
     parent, attribute = _owner(network, name.removesuffix(".weight"))
     linear: Linear = getattr(parent, attribute)
-    weight = checkpoint.tensor(source) if len(pieces) == 1 else _joined(pieces, checkpoint, dtype)
-    setattr(parent, attribute, PackedLinear(weight.to(dtype), linear.bias))
+    setattr(parent, attribute, PackedLinear(_assembled(pieces, checkpoint, scratch), linear.bias))
     for piece in pieces:
         checkpoint.release(piece)
 
 
-def _joined(pieces: dict[str, Place], checkpoint: Checkpoint, dtype: torch.dtype) -> Tensor:
-    rows = sum(place.shape[0] for place in pieces.values())
-    joined = torch.empty((rows, *next(iter(pieces.values())).shape[1:]), dtype=dtype)
+def _assembled(pieces: Pieces, checkpoint: Checkpoint, scratch: Tensor) -> Tensor:
+    """One matrix in the dtype of `scratch`: the mapped tensor itself where that is possible, else a copy."""
+    first = checkpoint.tensor(next(iter(pieces)))
+    if len(pieces) == 1 and first.dtype == scratch.dtype:
+        return first
+    shape = (sum(place.shape[0] for place in pieces.values()), *first.shape[1:])
+    matrix = scratch[: prod(shape)].view(shape) if prod(shape) <= len(scratch) else scratch.new_empty(shape)
     for name, place in pieces.items():
-        joined[place.start : place.start + place.shape[0]] = checkpoint.tensor(name)
-    return joined
+        _fill(matrix[place.start : place.start + place.shape[0]], name, checkpoint)
+    return matrix
 
 
-def _copy(
-    network: Transformer,
-    name: str,
-    pieces: dict[str, Place],
-    checkpoint: Checkpoint,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> None:
+def _copy(network: Transformer, name: str, pieces: Pieces, checkpoint: Checkpoint, like: Tensor) -> None:
     parent, attribute = _owner(network, name)
-    value = torch.empty(getattr(parent, attribute).shape, dtype=dtype, device=device)
+    value = like.new_empty(getattr(parent, attribute).shape)
     for piece, place in pieces.items():
         _fill(value[place.start : place.start + place.shape[0]], piece, checkpoint)
     parameter = nn.Parameter(value)

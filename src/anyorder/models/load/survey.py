@@ -9,7 +9,7 @@ from pathlib import Path
 from anyorder.errors import ParameterError
 from anyorder.models.config import ModelConfig
 from anyorder.models.families import recognise
-from anyorder.models.load.build import check_tensors
+from anyorder.models.load.check import check_tensors
 from anyorder.models.load.folder import read_config, read_table
 from anyorder.models.load.resolve import resolve_block, resolve_mask, resolve_stops
 from anyorder.models.load.safetensors import Checkpoint

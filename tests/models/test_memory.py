@@ -1,0 +1,67 @@
+"""Peak memory while loading. Guards against a second resident copy of the weights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.models.tiny_models import LLAMA
+
+from anyorder.models.families import recognise
+from anyorder.models.load.write import write_safetensors
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
+
+PROGRAM = """
+import sys, torch
+from anyorder.models.load import load
+import anyorder.models.load.build
+
+def status(key):
+    line = next(line for line in open("/proc/self/status") if line.startswith(key))
+    return int(line.split()[1]) * 1024
+
+before = status("VmRSS")
+model = load(sys.argv[1], device="cpu", **eval(sys.argv[2]))
+print(status("VmHWM") - before, status("VmRSS") - before)
+"""
+
+MODEL: dict[str, Any] = {
+    **LLAMA,
+    "hidden_size": 512,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 10,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "vocab_size": 16000,
+}
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """About 200 MB of float32."""
+    folder = tmp_path_factory.mktemp("model")
+    raw = {**MODEL, "tie_word_embeddings": request.param}
+    spec = recognise(raw)
+    shapes = {name: place.shape for name, place in spec.weight_names(spec.parse(raw)).items()}
+    write_safetensors(
+        folder / "model.safetensors", shapes, torch.float32, lambda name: torch.randn(shapes[name]) * 0.02
+    )
+    (folder / "config.json").write_text(json.dumps(raw), "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("options", [{}, {"pack": False}])
+def test_peak_memory_stays_near_the_size_of_the_weights(folder: Path, options: dict[str, Any]) -> None:
+    weights = (folder / "model.safetensors").stat().st_size
+    program = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), repr(options)], capture_output=True, text=True, check=True
+    )
+    peak, after = map(int, program.stdout.split())
+    print(f"peak {peak / weights:.3f}, after {after / weights:.3f} times the weights")
+    assert peak <= 1.15 * weights, f"peak {peak / weights:.3f}, after {after / weights:.3f} times the weights"
