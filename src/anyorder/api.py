@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyorder.cache.schemes import SCHEMES
 from anyorder.cache.storage import KVStorage
-from anyorder.canvas import Hole
+from anyorder.canvas import Hole, count_holes
 from anyorder.engine.loop import Engine
 from anyorder.engine.sequence import Sequence as RunningSequence
 from anyorder.errors import ParameterError
@@ -41,8 +41,7 @@ class EventStream(Iterator[Event]):
         cached: int = 0,
     ) -> None:
         began = time.perf_counter()
-        holes = any(isinstance(part, Hole) for prompt in prompts for part in prompt)
-        self.params = resolve(params, model, has_holes=holes)
+        self.params = [resolve(params, model, holes=count_holes(prompt)) for prompt in prompts]
         self.runner = Runner(model.network)
         stop_ids = model.stop_ids if params.stop_ids is None else params.stop_ids
         self.folds = [Fold(_decode(model), stop_ids, time.perf_counter, began) for _ in prompts]
@@ -60,13 +59,14 @@ class EventStream(Iterator[Event]):
         storage: KVStorage | None,
         cached: int,
     ) -> RunningSequence:
-        decoder = build_decoder(self.params, model, prompt, request=index, cached=cached)
-        columns = stored_columns(self.params, decoder.end)
+        params = self.params[index]
+        decoder = build_decoder(params, model, prompt, request=index, cached=cached)
+        columns = stored_columns(params, decoder.end)
         if storage is not None:
             storage.reserve(columns)
         elif columns:
             storage = self.runner.storage(columns)
-        return RunningSequence(decoder, storage, self.params.measure_drift)
+        return RunningSequence(decoder, storage, params.measure_drift)
 
     def _run(self) -> Iterator[Event]:
         yield from self._noted(self.engine.start())
@@ -83,15 +83,15 @@ class EventStream(Iterator[Event]):
 
     def stats(self, request: int = 0) -> Stats:
         """Figures of a finished request."""
-        clock, drift = self.engine.clock, self.engine.sequences[request].drift
+        clock, drift, params = self.engine.clock, self.engine.sequences[request].drift, self.params[request]
         return self.folds[request].figures(
             model_s=clock.model_s,
             policy_s=clock.policy_s,
             other_s=clock.other_s,
-            cache=self.params.cache,
-            exact=SCHEMES[self.params.cache].exact,
-            drift_max=drift.max_abs if self.params.measure_drift else None,
-            drift_mean=drift.mean_abs if self.params.measure_drift else None,
+            cache=params.cache,
+            exact=SCHEMES[params.cache].exact,
+            drift_max=drift.max_abs if params.measure_drift else None,
+            drift_mean=drift.mean_abs if params.measure_drift else None,
         )
 
     def generations(self) -> list[Generation]:
@@ -137,6 +137,11 @@ def generate_batch(
     Args:
         attention_mask: for prompts that are left-padded rows of token ids: 0 for padding, 1 for text.
     """
+    if isinstance(prompts, str) or not isinstance(prompts, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ParameterError(
+            f"`prompts` must be a list of prompts, got {type(prompts).__name__}; put one prompt into a list",
+            param="prompts",
+        )
     if not prompts:
         raise ParameterError("no prompts given; give at least one", param="prompts")
     if attention_mask is not None:
@@ -161,8 +166,9 @@ def infill(
 
     Nothing is written behind the text unless `max_new_tokens` asks for it. `Generation.holes` has the fills.
     """
-    if not any(isinstance(part, Hole) for part in parts):
-        raise ParameterError("infill needs at least one Hole(n) among its parts", param="prompt")
+    listed = isinstance(parts, Sequence)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not listed or not any(isinstance(part, Hole) for part in parts):
+        raise ParameterError("infill needs a list of text with at least one Hole(n) in it", param="prompt")
     changes.setdefault("max_new_tokens", 0)
     return generate(model, parts, params, **changes)
 

@@ -25,10 +25,17 @@ class Hole:
     length: int
 
     def __post_init__(self) -> None:
-        if self.length < 1:
+        whole = isinstance(self.length, int) and not isinstance(self.length, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not whole or self.length < 1:
             raise ParameterError(
-                f"a Hole needs at least one token, got {self.length}; give the number of tokens to fill", param="prompt"
+                f"a Hole needs at least one token, got {self.length!r}; give the number of tokens to fill",
+                param="prompt",
             )
+
+
+def count_holes(prompt: Sequence[int | Hole]) -> int:
+    """Slots of the prompt that are to be filled."""
+    return sum(part.length for part in prompt if isinstance(part, Hole))
 
 
 class Canvas:

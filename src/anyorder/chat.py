@@ -82,11 +82,11 @@ class Turn(EventStream):
         sequence, session = self.engine.sequences[0], self.session
         answer = self.folds[0].result(self.stats())
         session.messages = [*self.asked, {"role": "assistant", "content": answer.text}]
-        stored = sequence.decoder.stored if self.params.cache != "none" and self.exact else 0
+        stored = sequence.decoder.stored if self.params[0].cache != "none" and self.exact else 0
         session.storage = sequence.storage
         session.stored_ids = sequence.decoder.canvas.ids[:stored].tolist()
 
     @property
     def exact(self) -> bool:
         """True if stored columns are those of an uncached pass."""
-        return self.params.mode != "full"
+        return self.params[0].mode != "full"

@@ -57,7 +57,7 @@ class DecodeParams:
     """Full canvas only: show the model all answer slots from the start (fixed) or open them block by block (block)."""
 
     temperature: float = 0.0
-    """0 takes the best token; above 0 samples from softmax(logits / temperature)."""
+    """0 takes the best token; 0.001 to 1000 samples from softmax(logits / temperature)."""
 
     top_p: float | None = None
     """Sample from the most probable tokens that reach this probability together, in (0, 1]."""
@@ -96,9 +96,10 @@ class DecodeParams:
     """Token ids fixed in advance: answer offset -> id."""
 
     def __post_init__(self) -> None:
-        faults = [fault for check in _CHECKS for fault in [check(self)] if fault is not None]
-        if faults:
-            raise ParameterError("; ".join(text for _, text in faults), param=faults[0][0])
+        for checks in (_FIELD_CHECKS, _RELATION_CHECKS):
+            faults = [fault for check in checks for fault in [check(self)] if fault is not None]
+            if faults:
+                raise ParameterError("; ".join(text for _, text in faults), param=faults[0][0])
 
     def replace(self, **changes: Any) -> DecodeParams:
         """A copy with some fields changed; unknown names are refused with the nearest known one."""
@@ -108,6 +109,11 @@ class DecodeParams:
     @classmethod
     def of(cls, params: DecodeParams | None = None, **changes: Any) -> DecodeParams:
         """`params` (or the defaults) with `changes`."""
+        if params is not None and not isinstance(params, cls):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ParameterError(
+                f"`params` must be a DecodeParams, got {type(params).__name__}; give its fields as keyword arguments",
+                param="params",
+            )
         return (params or cls()).replace(**changes)
 
 
@@ -122,19 +128,21 @@ def check_names(changes: Mapping[str, Any]) -> None:
 def did_you_mean(name: str, known: list[str]) -> str:
     """The tail of an error about an unknown name."""
     near = difflib.get_close_matches(name, known, n=1)
-    return (f"; did you mean {near[0]!r}?" if near else "") + f" Known: {', '.join(sorted(known))}"
+    return (f"; did you mean {near[0]!r}?" if near else ";") + f" Known: {', '.join(sorted(known))}"
 
 
 _Fault = tuple[str, str] | None
 _Check = Callable[[DecodeParams], _Fault]
 
 
-def _number(name: str, allowed: str, accepts: Callable[[float], bool], *, whole: bool = False) -> _Check:
+def _number(
+    name: str, allowed: str, accepts: Callable[[float], bool], *, whole: bool = False, optional: bool = True
+) -> _Check:
     kinds = (int,) if whole else (int, float)
 
     def check(params: DecodeParams) -> _Fault:
         value = getattr(params, name)
-        if value is None:
+        if value is None and optional:
             return None
         if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value) or not accepts(value):
             return name, f"`{name}` must be {allowed}, got {value!r}"
@@ -151,8 +159,16 @@ def _choice(name: str, values: tuple[str, ...]) -> _Check:
     return check
 
 
+def _flag(name: str) -> _Check:
+    def check(params: DecodeParams) -> _Fault:
+        value = getattr(params, name)
+        return None if isinstance(value, bool) else (name, f"`{name}` must be True or False, got {value!r}")
+
+    return check
+
+
 def _known_policy(params: DecodeParams) -> _Fault:
-    if params.policy is None or params.policy in POLICIES:
+    if params.policy is None or params.policy in list(POLICIES):
         return None
     return "policy", f"unknown policy {params.policy!r}{did_you_mean(str(params.policy), list(POLICIES))}"
 
@@ -176,35 +192,69 @@ def _sub_block_divides(params: DecodeParams) -> _Fault:
     return "sub_block_length", f"`sub_block_length` {sub} does not divide `block_length` {block}; use a divisor"
 
 
-def _token_ids(name: str) -> _Check:
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _token_ids(name: str, *, optional: bool = False) -> _Check:
     def check(params: DecodeParams) -> _Fault:
         ids = getattr(params, name)
-        if ids is None:
+        if ids is None and optional:
             return None
-        bad = [i for i in ids if isinstance(i, bool) or not isinstance(i, int) or i < 0]
+        if not isinstance(ids, tuple | list):
+            return name, f"`{name}` must be a tuple of token ids, got {ids!r}"
+        bad = [i for i in ids if not _is_id(i)]
         return (name, f"`{name}` must hold token ids (integers >= 0), got {bad[0]!r}") if bad else None
 
     return check
 
 
 def _biases(params: DecodeParams) -> _Fault:
-    for value in params.logit_bias.values():
-        if not -100 <= value <= 100:
-            return "logit_bias", f"`logit_bias` values must be in [-100, 100], got {value!r}; use banned_ids to ban"
+    name, biases = "logit_bias", _mapping(params.logit_bias)
+    if biases is None:
+        return name, f"`{name}` must map token ids to numbers, got {params.logit_bias!r}"
+    for token, value in biases.items():
+        if not _is_id(token):
+            return name, f"`{name}` must hold token ids (integers >= 0), got {token!r}"
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -100 <= value <= 100:
+            return name, f"`{name}` values must be in [-100, 100], got {value!r}; use banned_ids to ban"
     return None
+
+
+def _forced(params: DecodeParams) -> _Fault:
+    forced = _mapping(params.forced)
+    if forced is None:
+        return "forced", f"`forced` must map answer offsets to token ids, got {params.forced!r}"
+    for offset, token in forced.items():
+        if not _is_id(offset):
+            return "forced", f"`forced` must name answer offsets (integers >= 0), got {offset!r}"
+        if not _is_id(token):
+            return "forced", f"`forced` must hold token ids (integers >= 0), got {token!r}"
+    return None
+
+
+def _mapping(value: object) -> Mapping[Any, Any] | None:
+    return value if isinstance(value, Mapping) else None
 
 
 def _forced_offsets(params: DecodeParams) -> _Fault:
     for offset, token in params.forced.items():
-        if not 0 <= offset < params.max_new_tokens:
-            allowed = f"answer offsets from 0 to {params.max_new_tokens - 1}"
+        if offset >= params.max_new_tokens:
+            allowed = f"answer offsets below max_new_tokens ({params.max_new_tokens})"
             return "forced", f"`forced` must name {allowed}, got {offset}; raise max_new_tokens or drop it"
         if token in params.banned_ids:
             return "forced", f"token id {token} is both forced and banned; drop one"
     return None
 
 
-_CHECKS: tuple[_Check, ...] = (
+def _biased_or_banned(params: DecodeParams) -> _Fault:
+    both = sorted(set(params.logit_bias) & set(params.banned_ids))
+    return ("logit_bias", f"token id {both[0]} has a logit_bias and is banned; drop one") if both else None
+
+
+_TEMPERATURES = "0, or from 0.001 to 1000"  # what float32 logits can be divided by
+
+_FIELD_CHECKS: tuple[_Check, ...] = (
     _choice("mode", get_args(Mode)),
     _choice("cache", get_args(CacheName)),
     _choice("growth", get_args(Growth)),
@@ -213,22 +263,25 @@ _CHECKS: tuple[_Check, ...] = (
     _number("threshold", "in [0, 1]; 0.9 is the published default", lambda v: 0 <= v <= 1),
     _number("factor", "above 0; 1 is the published default", lambda v: v > 0),
     _number("entropy_bound", "at least 0 (nats); 0.1 is the published default", lambda v: v >= 0),
-    _number("alg_temp", "at least 0", lambda v: v >= 0),
+    _number("alg_temp", _TEMPERATURES, lambda v: v == 0 or 1e-3 <= v <= 1e3),
     _number("eps", "in (0, 1); 0.001 is the published default", lambda v: 0 < v < 1),
     _number("block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _number("sub_block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
-    _number("max_new_tokens", "a whole number of at least 0", lambda v: v >= 0, whole=True),
-    _number("temperature", "at least 0", lambda v: v >= 0),
+    _number("max_new_tokens", "a whole number of at least 0", lambda v: v >= 0, whole=True, optional=False),
+    _number("temperature", _TEMPERATURES, lambda v: v == 0 or 1e-3 <= v <= 1e3, optional=False),
     _number("top_p", "in (0, 1]", lambda v: 0 < v <= 1),
     _number("top_k", "a whole number of at least 1; leave it out to keep all tokens", lambda v: v >= 1, whole=True),
-    _number("seed", "a whole number from 0 to 2^63 - 1", lambda v: 0 <= v < 2**63, whole=True),
-    _number("cfg_scale", "at least 0", lambda v: v >= 0),
-    _token_ids("stop_ids"),
+    _number("seed", "a whole number from 0 to 2^63 - 1", lambda v: 0 <= v < 2**63, whole=True, optional=False),
+    _number("cfg_scale", "in [0, 100]", lambda v: 0 <= v <= 100, optional=False),
+    _flag("measure_drift"),
+    _flag("logits_eos_inf"),
+    _flag("confidence_eos_eot_inf"),
+    _token_ids("stop_ids", optional=True),
     _token_ids("banned_ids"),
-    _token_ids("forced"),
-    _token_ids("logit_bias"),
     _biases,
-    _policy_reads,
-    _sub_block_divides,
-    _forced_offsets,
+    _forced,
 )
+"""What one field may hold."""
+
+_RELATION_CHECKS: tuple[_Check, ...] = (_policy_reads, _sub_block_divides, _forced_offsets, _biased_or_banned)
+"""Fields against each other; run when each by itself is fine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from anyorder.canvas import Hole
 from anyorder.errors import ModelError, ParameterError
@@ -26,9 +26,11 @@ def encode_prompt(model: LoadedModel, prompt: Prompt) -> list[int | Hole]:
         ParameterError: the prompt is empty, of no known kind, or holds an id outside the vocabulary.
         ModelError: text was given and the model has no tokenizer.
     """
+    if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        _refuse_kind(prompt)
     if isinstance(prompt, str):
         parts: list[int | Hole] = [*_tokenizer(model).encode_text(prompt)]
-    elif all(isinstance(part, Mapping) for part in prompt) and prompt:
+    elif prompt and all(isinstance(part, Mapping) for part in prompt):
         parts = [*_tokenizer(model).encode_chat([dict(m) for m in prompt if isinstance(m, Mapping)])]
     else:
         parts = [piece for part in prompt for piece in _encode_part(model, part)]
@@ -68,8 +70,13 @@ def _encode_part(model: LoadedModel, part: object) -> list[int | Hole]:
         return [*_tokenizer(model).encode_text(part)]
     if isinstance(part, int) and not isinstance(part, bool):
         return [part]
+    _refuse_kind(part)
+
+
+def _refuse_kind(given: object) -> NoReturn:
     raise ParameterError(
-        f"a prompt is text, token ids, chat messages, or text with Hole(n); got a part of type {type(part).__name__}",
+        "a prompt is text, a list of token ids, a list of chat messages, or a list of text and Hole(n); got "
+        f"{type(given).__name__}",
         param="prompt",
     )
 

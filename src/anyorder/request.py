@@ -46,9 +46,10 @@ def build_decoder(
         ParameterError: there is nothing to decode, or a token id does not exist.
     """
     mask_id = _mask_id(params, model)
+    prompt_length = sum(part.length if isinstance(part, Hole) else 1 for part in prompt)
+    end = prompt_length + params.max_new_tokens
+    _check_context(params, model, prompt_length, end)
     canvas = Canvas.from_prompt(prompt, mask_id=mask_id, request=request, forced=params.forced)
-    end = len(canvas) + params.max_new_tokens
-    _check_context(params, model, len(canvas), end)
     if params.max_new_tokens == 0 and canvas.is_filled():
         raise ParameterError(
             "`max_new_tokens` is 0 and the prompt has no holes: there is nothing to decode; raise it or add a Hole",
@@ -107,8 +108,17 @@ def _check_ids(params: DecodeParams, model: LoadedModel) -> None:
         raise ParameterError(
             f"`forced` cannot hold the mask id {model.mask_token_id}; give the id of a real token", param="forced"
         )
-    if len({*params.banned_ids, model.mask_token_id}) >= size:
+    if params.mode != "causal" and model.mask_token_id in params.logit_bias:
+        raise ParameterError(
+            f"`logit_bias` names the mask id {model.mask_token_id}, which is never produced; drop it",
+            param="logit_bias",
+        )
+    if len({model.mask_token_id, *_banned_ids(params, model)}) >= size:
         raise ParameterError("`banned_ids` leaves no token to produce; ban fewer", param="banned_ids")
+
+
+def _banned_ids(params: DecodeParams, model: LoadedModel) -> tuple[int, ...]:
+    return (*params.banned_ids, *(model.stop_ids[:1] if params.logits_eos_inf else ()))
 
 
 def _chooser(params: DecodeParams, model: LoadedModel, sample: int) -> Chooser:
@@ -137,7 +147,7 @@ def _sampling(params: DecodeParams, model: LoadedModel, sample: int) -> Sampling
         top_k=params.top_k,
         filter_order=model.spec.filter_order,
         confidence=model.spec.confidence,
-        banned_ids=(*params.banned_ids, *(stops[:1] if params.logits_eos_inf else ())),
+        banned_ids=_banned_ids(params, model),
         logit_bias=params.logit_bias,
         late_ids=late if params.confidence_eos_eot_inf else (),
         draws=Draws(params.seed, sample),

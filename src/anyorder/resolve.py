@@ -23,24 +23,26 @@ _POLICY_FIELDS = ("policy", "steps", "threshold", "factor", "entropy_bound", "al
 _BLOCK_FIELDS = ("block_length", "sub_block_length")
 
 
-def resolve(params: DecodeParams, model: LoadedModel, *, has_holes: bool = False) -> DecodeParams:
+def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0) -> DecodeParams:
     """Replace "auto" and None by what the model's family publishes.
 
     Args:
-        has_holes: the prompt has holes, which causal decoding cannot fill.
+        holes: slots to be filled in the prompt, which causal decoding cannot do.
     Raises:
         ParameterError: a mode, cache or policy that the family does not support, or fields that contradict each other.
     """
-    mode = _mode(params, model, has_holes=has_holes)
-    cache = _cache(params, model, mode, has_holes=has_holes)
+    mode = _mode(params, model, has_holes=holes > 0)
+    cache = _cache(params, model, mode, has_holes=holes > 0)
     params = params.replace(mode=mode, cache=cache)
     _check_mode_fields(params)
+    _check_stops(params, model)
     if mode == "causal":
         return params
     params = params.replace(policy=_policy(params, model), block_length=_block_length(params, model))
+    _check_delay(params)
     if mode == "block":
         params = params.replace(sub_block_length=_sub_block_length(params, model))
-    _check_steps(params, has_holes=has_holes)
+    _check_steps(params, holes=holes)
     return params
 
 
@@ -103,7 +105,12 @@ def _policy(params: DecodeParams, model: LoadedModel) -> str:
 
 
 def _block_length(params: DecodeParams, model: LoadedModel) -> int | None:
+    context = model.config.max_context
     if params.block_length is not None:
+        if params.block_length > context:
+            _refuse(
+                "block_length", f"`block_length` {params.block_length} is longer than the model's context {context}"
+            )
         return params.block_length
     if params.mode == "block":
         return model.block_length or _ANY_ORDER_BLOCK_LENGTH
@@ -115,7 +122,9 @@ def _sub_block_length(params: DecodeParams, model: LoadedModel) -> int:
     block, sub, published = params.block_length, params.sub_block_length, model.spec.sub_block_length
     assert block is not None
     if sub is None:
-        sub = published if published and block % published == 0 else block
+        sub = published if published and block % published == 0 and params.policy != "origin" else block
+    if params.policy == "origin" and sub < block:
+        _refuse("sub_block_length", "policy 'origin' draws among all slots of a block; drop `sub_block_length`")
     if block % sub:
         _refuse("sub_block_length", f"`sub_block_length` {sub} does not divide the block length {block}; use a divisor")
     if params.cache == "sub_block" and sub == block:
@@ -129,6 +138,8 @@ def _check_mode_fields(params: DecodeParams) -> None:
         for name in (*_POLICY_FIELDS, *_BLOCK_FIELDS):
             if getattr(params, name) is not None:
                 _refuse(name, f"`{name}` has no meaning in mode 'causal', which commits one token per pass; drop it")
+        if params.confidence_eos_eot_inf:
+            _refuse("confidence_eos_eot_inf", "`confidence_eos_eot_inf` has no meaning in mode 'causal'; drop it")
     if params.cfg_scale and (mode != "full" or params.cache != "none"):
         got = f"mode {mode!r} and cache {params.cache!r}"
         _refuse("cfg_scale", f"`cfg_scale` needs mode 'full' and cache 'none', got {got}")
@@ -140,7 +151,23 @@ def _check_mode_fields(params: DecodeParams) -> None:
         _refuse("measure_drift", "`measure_drift` compares a cache with none, and the cache is 'none'; name a cache")
 
 
-def _check_steps(params: DecodeParams, *, has_holes: bool) -> None:
+def _check_stops(params: DecodeParams, model: LoadedModel) -> None:
+    for name in ("logits_eos_inf", "confidence_eos_eot_inf"):
+        if getattr(params, name) and not model.stop_ids:
+            _refuse(name, f"`{name}` is about stop tokens, and {model.source} names none; drop it or use banned_ids")
+
+
+def _check_delay(params: DecodeParams) -> None:
+    info = POLICIES[params.policy or ""]
+    if params.confidence_eos_eot_inf and (info.score != "probability" or info.name == "sequential"):
+        _refuse(
+            "confidence_eos_eot_inf",
+            f"`confidence_eos_eot_inf` lowers a probability that policy {info.name!r} does not rank by; drop it or use "
+            "low_confidence",
+        )
+
+
+def _check_steps(params: DecodeParams, *, holes: int) -> None:
     steps, block, slots = params.steps, params.block_length, params.max_new_tokens
     if steps is None:
         return
@@ -151,8 +178,8 @@ def _check_steps(params: DecodeParams, *, has_holes: bool) -> None:
                 f"`steps` counts passes per block here, got {steps}; a block has {block} slots, use at most that",
             )
         return
-    if steps > slots and not has_holes:
-        _refuse("steps", f"`steps` is {steps}, but only {slots} slots are to be decided; use at most {slots}")
+    if steps > slots + holes:
+        _refuse("steps", f"`steps` is {steps}, but only {slots + holes} slots are to be decided; use at most that")
     blocks = num_blocks(slots, block)
     if steps % blocks:
         near = [n for n in (steps // blocks * blocks, (steps // blocks + 1) * blocks) if n]
