@@ -46,7 +46,7 @@ def test_tables_agree_with_transformers(name: str) -> None:
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-    raw = {**LLAMA, "head_dim": 32, "max_position_embeddings": 512}
+    raw: dict[str, Any] = {**LLAMA, "head_dim": 32, "max_position_embeddings": 512}
     raw["rope_parameters"] = {"rope_theta": raw.pop("rope_theta"), **SCALINGS[name]}
     positions = torch.tensor([0, 1, 2, 63, 64, 300, 511])
     theirs = LlamaRotaryEmbedding(LlamaConfig(**raw))(torch.zeros(1), positions[None])

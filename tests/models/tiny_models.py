@@ -25,7 +25,7 @@ LLAMA: dict[str, Any] = {
     "num_key_value_heads": 2,
     "vocab_size": 40,
     "max_position_embeddings": 64,
-    "rms_norm_eps": 1e-5,
+    "rms_norm_eps": 2.0**-17,  # exact in float32, as GGUF stores it
     "rope_theta": 10000.0,
     "tie_word_embeddings": False,
 }

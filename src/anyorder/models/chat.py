@@ -71,7 +71,7 @@ def fenced(
     fence = _unused_character(template, messages)
     cores = [message["content"].strip() for message in messages]
     held = [
-        {**message, "content": message["content"].replace(core, f"{fence}{index}{fence}", 1) if core else ""}
+        _held(message, core, f"{fence}{index}{fence}")
         for index, (message, core) in enumerate(zip(messages, cores, strict=True))
     ]
     parts = re.split(f"{fence}(\\d+){fence}", render(template, held, prompt=prompt, named=named))
@@ -79,6 +79,11 @@ def fenced(
     if any(fence in text for own, text in pieces if own):
         raise ParameterError("the model's chat template cuts messages apart; use a plain prompt", param="messages")
     return [(own, text) for own, text in pieces if text]
+
+
+def _held(message: Message, core: str, placeholder: str) -> Message:
+    # nothing but blanks stays as it is: templates may ask whether there is a content at all
+    return {**message, "content": message["content"].replace(core, placeholder, 1)} if core else message
 
 
 def _unused_character(template: str, messages: Sequence[Message]) -> str:

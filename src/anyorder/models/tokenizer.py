@@ -127,10 +127,10 @@ class Tokenizer:
 
     @cached_property
     def _bare(self) -> tokenizers.Tokenizer:
-        """The backend without its control tokens; made on first need, since few texts spell one."""
+        """The backend without its added tokens; made on first need, since few texts spell one."""
         fields = json.loads(self._backend.to_str())
-        fields["added_tokens"] = [token for token in fields["added_tokens"] if token["id"] not in self._control]
-        fields["post_processor"] = None  # names control tokens
+        fields["added_tokens"] = []  # keeping some would renumber them
+        fields["post_processor"] = None  # names added tokens
         return tokenizers.Tokenizer.from_str(json.dumps(fields))
 
     @cached_property

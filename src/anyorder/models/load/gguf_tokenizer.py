@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
+from anyorder.errors import ModelError
 from anyorder.models.tokenizer_files import QWEN2_SPLIT
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ def write_tokenizer(path: Path, reader: GGUFReader, folder: Path) -> None:
 def _write_bpe(reader: GGUFReader, split: list[Any], folder: Path) -> None:
     tokens, types = _field(reader, "tokens"), _field(reader, "token_type")
     merges = [tuple(merge.split(" ", 1)) for merge in _field(reader, "merges")]
-    backend = Tokenizer(BPE(vocab={token: index for index, token in enumerate(tokens)}, merges=merges))
+    try:
+        backend = Tokenizer(BPE(vocab={token: index for index, token in enumerate(tokens)}, merges=merges))
+    except Exception as error:  # the Rust library raises bare Exception
+        raise ModelError(f"GGUF file: the tokenizer inside is damaged: {error}") from None
     backend.pre_tokenizer = pre_tokenizers.Sequence(split)
     backend.decoder = decoders.ByteLevel()
     backend.add_tokens(
