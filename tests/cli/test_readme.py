@@ -1,0 +1,58 @@
+"""What the README tells people to type works as written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cli, Loads
+
+from anyorder.models.families import FAMILIES
+from anyorder.policies.catalog import POLICIES
+from anyorder.reference import CaseResult
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+COMMANDS = re.findall(r"^anyorder (.*)$", README, flags=re.MULTILINE)
+# What the scripted model, an autoregressive one, cannot do and a diffusion model can.
+ONLY_DIFFUSION = ("--cache", "dual")
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_is_accepted(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("anyorder.reference.run", lambda _: [CaseResult("llada", "logits", "a", True, "")])
+    (tmp_path / "tests" / "reference").mkdir(parents=True)
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "Hi"}\n')
+    args = [arg for arg in shlex.split(line) if arg not in ONLY_DIFFUSION]
+    result = cli(*args)
+    if args[0] == "inspect":  # the tests have no hub
+        assert "is not in the local hub cache" in result.err
+    else:
+        assert result.code == 0, result.err
+
+
+def test_the_python_example_runs(loads: Loads, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+    assert "'type': 'finished'" in capsys.readouterr().out
+    assert len(loads.calls) == 1
+
+
+def test_the_table_of_families_is_that_of_the_registry() -> None:
+    for spec in FAMILIES.values():
+        row = next(line for line in README.splitlines() if line.startswith("|") and f"`{spec.name}`" in line)
+        _, _, _, modes, caches, infill, _ = (cell.strip() for cell in row.split("|"))
+        assert sorted(modes.split(", ")) == sorted(spec.modes)
+        assert caches.replace("*", "").split(", ") == list(spec.caches)
+        assert infill == ("yes" if spec.infill else "no")
+    assert all(f"`{name}`" in README for name in POLICIES)
+
+
+def test_every_link_and_script_is_there() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert target.startswith("http") or (ROOT / target).exists(), target
+    for script in re.findall(r"^scripts/\w+", README, flags=re.MULTILINE):
+        assert (ROOT / script).stat().st_mode & 0o111
