@@ -16,7 +16,7 @@ from anyorder.draws import Draws, wide_dtype
 from anyorder.policies import score
 from anyorder.policies.catalog import PolicyInfo
 from anyorder.policies.published import FUNCTIONS, Knobs
-from anyorder.policies.sample import FilterOrder, filter_logits
+from anyorder.policies.sample import FilterOrder, best, filter_logits
 
 Confidence = Literal["raw", "filtered"]
 
@@ -58,7 +58,7 @@ class Sampling:
         filtered = filter_logits(
             logits, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, order=self.filter_order
         )
-        ids = filtered.argmax(-1) if self.temperature == 0 else self.draws.tokens(filtered, slots, pass_index)
+        ids = best(filtered) if self.temperature == 0 else self.draws.tokens(filtered, slots, pass_index)
         measured = logits if self.confidence == "raw" else filtered
         if not self.late_ids:
             return ids, score.probability(measured, ids), filtered

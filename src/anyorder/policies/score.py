@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -14,8 +15,8 @@ def probability(logits: Tensor, ids: Tensor) -> Tensor:
     Returns:
         [n] float32 (float64 for float64 logits), in [0, 1].
     """
-    logits = _precise(logits)
-    return (logits.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)).exp()
+    # softmax, not logsumexp: it is one fused kernel, and what the published samplers take
+    return _precise(logits).softmax(-1).gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
 
 def margin(logits: Tensor) -> Tensor:
@@ -31,7 +32,8 @@ def margin(logits: Tensor) -> Tensor:
 def entropy(logits: Tensor) -> Tensor:
     """Entropy in nats of softmax(logits): [n, V] -> [n]; entries of -inf count nothing."""
     log_p = _precise(logits).log_softmax(-1)
-    return -(log_p.exp() * log_p.masked_fill(log_p.isinf(), 0)).sum(-1)
+    # in place: at a vocabulary's width every further tensor costs as much as the arithmetic
+    return -torch.linalg.vecdot(log_p.exp(), log_p.clamp_min_(torch.finfo(log_p.dtype).min))
 
 
 def _precise(logits: Tensor) -> Tensor:
