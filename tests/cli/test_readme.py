@@ -1,4 +1,4 @@
-"""What the README tells people to type works as written."""
+"""What the README tells people to type is accepted as written; its Python is run by tests/test_docs.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Cli, Loads
+from tests.cli.conftest import Cli
 
 from anyorder.models.families import FAMILIES
 from anyorder.policies.catalog import POLICIES
@@ -34,13 +34,6 @@ def test_every_command_is_accepted(cli: Cli, tmp_path: Path, monkeypatch: pytest
         assert result.code == 0, result.err
 
 
-def test_the_python_example_runs(loads: Loads, capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    exec(compile(example, "README.md", "exec"), {})
-    assert "'type': 'finished'" in capsys.readouterr().out
-    assert len(loads.calls) == 1
-
-
 def test_the_table_of_families_is_that_of_the_registry() -> None:
     for spec in FAMILIES.values():
         row = next(line for line in README.splitlines() if line.startswith("|") and f"`{spec.name}`" in line)
@@ -51,8 +44,7 @@ def test_the_table_of_families_is_that_of_the_registry() -> None:
     assert all(f"`{name}`" in README for name in POLICIES)
 
 
-def test_every_link_and_script_is_there() -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert target.startswith("http") or (ROOT / target).exists(), target
-    for script in re.findall(r"^scripts/\w+", README, flags=re.MULTILINE):
-        assert (ROOT / script).stat().st_mode & 0o111
+def test_the_scripts_can_be_run() -> None:
+    scripts = re.findall(r"^scripts/\w+", README, flags=re.MULTILINE)
+    assert len(scripts) == 2
+    assert all((ROOT / script).stat().st_mode & 0o111 for script in scripts)
