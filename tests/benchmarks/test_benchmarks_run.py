@@ -1,0 +1,55 @@
+"""Every benchmark runs on a tiny model, prints its table and writes its JSON. No times are judged.
+
+Guards against benchmarks that rot: they drive the public functions, and two of them fail when outputs differ.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.tiny_models import LLAMA, write_checkpoint
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(script: str, *flags: str, out: Path) -> tuple[str, dict[str, Any]]:
+    """What the script printed, and its JSON."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *flags, "--out", str(out)],
+        capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads((out / f"{script}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("tiny"), {**LLAMA, "max_position_embeddings": 64})
+
+
+def test_causal_compares_equal_outputs(folder: Path, tmp_path: Path) -> None:
+    text, results = run("causal", "--model", str(folder), "--dtypes", "float32", "--tokens", "6", "--repeats", "1",
+                        out=tmp_path)  # fmt: skip
+    assert "| float32 |" in text
+    assert results["same_ids_as_transformers"] == {"float32": 6}
+
+
+def test_llada_caches_compares_equal_outputs(tmp_path: Path) -> None:
+    text, results = run("llada_caches", "--sizes", "tiny", "--repeats", "1", "--length", "16", "--block-length", "8",
+                        out=tmp_path)  # fmt: skip
+    assert all(f"| {cache} |" in text for cache in ("none", "prefix", "dual"))
+    (result,) = results["results"]
+    assert [row["slots_equal_to_uncached"] for row in result["rows"]][0] == 1.0
+
+
+def test_startup_names_every_step(folder: Path, tmp_path: Path) -> None:
+    text, results = run("startup", "--model", str(folder), "--repeats", "1", out=tmp_path)
+    assert "anyorder --help" in text
+    assert {"import torch", "first pass"} <= results["steps"].keys()
