@@ -160,7 +160,7 @@ def _token_rows(prompts: Sequence[Prompt]) -> list[list[int]]:
 
 
 def infill(
-    model: LoadedModel, parts: Sequence[str | Hole], params: DecodeParams | None = None, **changes: Any
+    model: LoadedModel, parts: Sequence[int | str | Hole], params: DecodeParams | None = None, **changes: Any
 ) -> Generation:
     """Fill the holes of a text: `infill(model, ["The capital of ", Hole(1), " is Paris."])`.
 

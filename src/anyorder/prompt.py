@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
 
 Message = Mapping[str, str]
-Prompt = str | Sequence[int] | Sequence[Message] | Sequence["str | Hole"]
-"""Text to continue; token ids; chat messages; or text with holes."""
+Prompt = str | Sequence[int | str | Hole] | Sequence[Message]
+"""Text to continue; token ids, text and holes in a row; or chat messages."""
 
 
 def encode_prompt(model: LoadedModel, prompt: Prompt) -> list[int | Hole]:

@@ -1,0 +1,45 @@
+"""Confidence, margin and entropy against their definitions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyorder.policies import score
+
+rows = st.lists(st.floats(-30, 30), min_size=2, max_size=6)
+
+
+def softmax(row: list[float]) -> list[float]:
+    weights = [math.exp(x - max(row)) for x in row]
+    return [w / sum(weights) for w in weights]
+
+
+@given(row=rows)
+def test_scores_equal_their_definitions(row: list[float]) -> None:
+    p, logits = softmax(row), torch.tensor([row], dtype=torch.float64)
+    best, second = sorted(p, reverse=True)[:2]
+    for token, expected in enumerate(p):
+        assert float(score.probability(logits, torch.tensor([token]))) == pytest.approx(expected, abs=1e-12)
+    assert float(score.margin(logits)) == pytest.approx(best - second, abs=1e-12)
+    assert float(score.entropy(logits)) == pytest.approx(-sum(x * math.log(x) for x in p if x), abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0]], dtype=dtype)
+    wanted = torch.float64 if dtype == torch.float64 else torch.float32
+    for value in (score.entropy(logits), score.margin(logits), score.probability(logits, torch.tensor([2]))):
+        assert value.dtype == wanted
+        assert value.shape == (1,)
+
+
+def test_impossible_tokens_count_nothing() -> None:
+    logits = torch.tensor([[0.0, -torch.inf, 0.0], [-torch.inf, 3.0, -torch.inf]])
+    assert score.entropy(logits).tolist() == pytest.approx([math.log(2), 0.0])
+    assert score.margin(logits).tolist() == pytest.approx([0.0, 1.0])
+    assert score.probability(logits, torch.tensor([1, 1])).tolist() == [0.0, 1.0]
