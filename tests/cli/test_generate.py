@@ -11,7 +11,8 @@ from tests.cli.conftest import Cli, Loads
 from tests.cli.scripted import chat_length, scripted_model, scripted_text
 
 from anyorder.cli import generate
-from anyorder.errors import ModelError
+from anyorder.cli.files import read_stdin
+from anyorder.errors import ModelError, ParameterError
 
 SHORT = ("--max-new-tokens", "6")
 
@@ -169,6 +170,12 @@ def test_a_bad_file_is_one_line_that_names_it_and_code_1(cli: Cli, tmp_path: Pat
         assert len(result.err.splitlines()) == 1
 
 
+def test_no_input_behind_a_dash_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anyorder.cli.files.sys.stdin", None)
+    with pytest.raises(ParameterError, match="pipe a text into it"):
+        read_stdin()
+
+
 def test_a_prompt_longer_than_the_context_is_one_line(cli: Cli) -> None:
     result = cli("generate", "a" * 600)
     assert result.code == 1
@@ -191,6 +198,8 @@ def test_a_failed_load_is_one_line_and_a_defect_is_no_traceback(cli: Cli, monkey
     broken(ModelError("two\nlines \x1b[2J"))
     result = cli("generate", "a")
     assert (result.code, result.err) == (1, "error: two lines ␛[2J\n")
+    broken(OSError(28, "No space left on device", "cache/x"))
+    assert cli("generate", "a").err == "error: No space left on device: cache/x\n"
     broken(RuntimeError("out of memory"))
     result = cli("generate", "a")
     assert (result.code, result.err.count("\n")) == (1, 1)

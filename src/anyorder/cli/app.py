@@ -80,6 +80,8 @@ def run(args: Sequence[str] | None = None) -> int:
         return _failed(_with_flag(error), 2)
     except AnyorderError as error:
         return _failed(str(error), 1)
+    except OSError as error:
+        return _failed(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
     except Exception as error:  # a defect of ours or of the machine: a line now, the traceback for a report
         return _failed(f"unexpected {type(error).__name__}: {error} (ANYORDER_DEBUG=1 shows where)", 1)
 

@@ -23,7 +23,7 @@ def read_text(path: Path) -> str:
 def read_stdin() -> str:
     """All of standard input as UTF-8 text."""
     if sys.stdin is None or sys.stdin.isatty():
-        raise ParameterError("'-' reads the prompt from standard input, which is a terminal; pipe a file into it")
+        raise ParameterError("'-' reads the prompt from standard input, where nothing comes from; pipe a text into it")
     return decode_utf8(sys.stdin.buffer.read(), "standard input")
 
 
