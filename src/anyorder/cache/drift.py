@@ -18,10 +18,10 @@ class Drift:
 
     def add(self, cached: Tensor, exact: Tensor) -> Drift:
         """Include another pass: both [R, V]; entries that are infinite in either are left out."""
-        if cached.shape[0] == 0:
-            return self
         difference = (cached.double() - exact.double()).abs()
         difference = difference[torch.isfinite(difference)]
+        if not difference.numel():
+            return self
         rows = self.rows + cached.shape[0]
         share = cached.shape[0] / rows
         return Drift(

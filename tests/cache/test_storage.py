@@ -1,0 +1,44 @@
+"""Keys and values by column."""
+
+from __future__ import annotations
+
+import torch
+
+from anyorder.cache.storage import KVStorage
+
+
+def storage(capacity: int) -> KVStorage:
+    return KVStorage(
+        num_layers=2, num_kv_heads=3, head_dim=4, capacity=capacity, dtype=torch.float32, device=torch.device("cpu")
+    )
+
+
+def test_a_window_overwrites_its_columns_and_sees_all_visible_ones() -> None:
+    kept = storage(8)
+    first, second = torch.randn(5, 3, 4), torch.randn(2, 3, 4)
+    kept.update(1, 0, 5, first, -first)
+    keys, values = kept.update(1, 2, 5, second, -second)
+    expected = torch.cat([first[:2], second, first[4:]]).transpose(0, 1)
+    assert torch.equal(keys, expected)
+    assert torch.equal(values, -expected)
+
+
+def test_layers_do_not_share_columns() -> None:
+    kept = storage(4)
+    a, b = torch.randn(2, 4, 3, 4)
+    kept.update(0, 0, 4, a, a)
+    kept.update(1, 0, 4, b, b)
+    assert torch.equal(kept.update(0, 0, 4, a, a)[0], a.transpose(0, 1))
+
+
+def test_more_room_keeps_what_is_stored() -> None:
+    kept = storage(4)
+    stored = torch.randn(4, 3, 4)
+    kept.update(0, 0, 4, stored, -stored)
+    kept.reserve(3)
+    assert kept.capacity == 4
+    kept.reserve(5)
+    assert kept.capacity >= 5
+    assert torch.equal(kept.keys[0, :, :4], stored.transpose(0, 1))
+    assert torch.equal(kept.values[0, :, :4], -stored.transpose(0, 1))
+    assert kept.num_bytes == 2 * 2 * 3 * kept.capacity * 4 * 4
