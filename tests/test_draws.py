@@ -35,7 +35,7 @@ def correlation(a: torch.Tensor, b: torch.Tensor) -> float:
 def test_draws_are_uniform_over_slots(seed: int) -> None:
     numbers = Draws(seed).uniform(SLOTS, 0)
     assert numbers.dtype == torch.float64
-    assert 0 <= float(numbers.min())
+    assert float(numbers.min()) >= 0
     assert float(numbers.max()) < 1
     assert len(set(numbers.tolist())) == len(SLOTS)
     assert_uniform(numbers)
