@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anyorder.api import EventStream
 from anyorder.cache.storage import KVStorage
 from anyorder.canvas import Hole
+from anyorder.errors import ParameterError
 from anyorder.events import Event
 from anyorder.params import DecodeParams
 from anyorder.prompt import encode_prompt
@@ -44,15 +45,17 @@ class ChatSession:
             self.messages.append({"role": "system", "content": self.system})
         self.storage: KVStorage | None = None
         self.stored_ids: list[int] = []  # the ids whose keys and values are in storage
+        self.turn: Turn | None = None  # the one that may write to storage
 
     def send(self, text: str) -> Turn:
         """Ask the next question.
 
         The answer becomes part of `messages` when the returned stream is exhausted; one that is given up midway is not
-        kept, and neither is its question.
+        kept, and neither is its question. The next `send` or `reset` gives it up for good.
         """
         messages = [*self.messages, {"role": "user", "content": text}]
-        return Turn(self, messages, encode_prompt(self.model, messages))
+        self.turn = Turn(self, messages, encode_prompt(self.model, messages))
+        return self.turn
 
     def reusable(self, prompt: Sequence[int | Hole]) -> int:
         """Leading columns of `prompt` that are stored; the last column is always computed, its logits are needed."""
@@ -66,19 +69,24 @@ class Turn(EventStream):
     def __init__(self, session: ChatSession, messages: list[dict[str, str]], prompt: Sequence[int | Hole]) -> None:
         self.session = session
         self.asked = messages
+        self.kept = False
         cached = session.reusable(prompt)
         # an abandoned turn leaves columns behind the reusable ones overwritten
         session.stored_ids = session.stored_ids[:cached]
         super().__init__(session.model, [prompt], session.params, storage=session.storage, cached=cached)
 
     def __next__(self) -> Event:
+        if not self.kept and self.session.turn is not self:
+            raise ParameterError("the session has moved on and this answer was given up; send its question again")
         try:
             return super().__next__()
         except StopIteration:
-            self._keep()
+            if not self.kept:
+                self._keep()
             raise
 
     def _keep(self) -> None:
+        self.kept = True
         sequence, session = self.engine.sequences[0], self.session
         answer = self.folds[0].result(self.stats())
         session.messages = [*self.asked, {"role": "assistant", "content": answer.text}]
