@@ -41,7 +41,7 @@ def shown(view: CanvasView, width: int = 40, height: int = 10) -> list[str]:
 def test_a_canvas_shows_committed_text_and_a_cell_for_every_open_slot() -> None:
     view = view_of(started("prompt", 5), committed(0, [8, 6], "cA"))
     assert view.text().plain == f"A{MASK_CELL}c{MASK_CELL}{MASK_CELL}"
-    assert (view.num_open, view.num_shown) == (3, 5)
+    assert (view.num_open, view.num_slots) == (3, 5)
 
 
 def test_each_pass_has_its_colour_from_first_to_last() -> None:
@@ -62,6 +62,7 @@ def test_a_growing_canvas_gets_new_cells_and_an_early_stop_drops_the_open_tail()
 def test_around_holes_the_prompt_is_shown() -> None:
     view = view_of(Started(0, (97, 300, 99), (1,), 3), committed(0, [1], "b"))
     assert view.text().plain == "abc"
+    assert (view.num_open, view.num_slots) == (0, 1)  # what was given does not count
     assert view_of(started("prompt", 1), committed(0, [6], "x")).text().plain == "x"
 
 

@@ -86,12 +86,12 @@ class CanvasView:
     @property
     def num_open(self) -> int:
         """Slots still masked."""
-        return sum(cell.id is None for cell in self.cells[self.first :])
+        return sum(cell.id is None for cell in self.cells)
 
     @property
-    def num_shown(self) -> int:
-        """Slots from the first that was ever open."""
-        return len(self.cells) - self.first
+    def num_slots(self) -> int:
+        """Slots that are or were open."""
+        return sum(cell.id is None or cell.pass_index is not None for cell in self.cells)
 
     def text(self) -> Text:
         """The answer, and the prompt before it if there are holes in it, with a cell for every slot."""
@@ -168,6 +168,6 @@ class Frame:
 
     def _title(self) -> Text:
         view = self.view
-        done = view.num_shown - view.num_open
+        done = view.num_slots - view.num_open
         scale = [("━", pass_style(i, SCALE_CELLS - 1)) for i in range(SCALE_CELLS)]
-        return Text.assemble("pass 1 ", *scale, f" {view.last_pass + 1} · {done} of {view.num_shown} slots")
+        return Text.assemble("pass 1 ", *scale, f" {view.last_pass + 1} · {done} of {view.num_slots} slots")
