@@ -51,7 +51,7 @@ def build(
             _pack(network, name, pieces[name], checkpoint, scratch)
         else:
             _copy(network, name, pieces[name], checkpoint, torch.empty(0, dtype=dtype, device=device))
-    return network.eval()
+    return network.eval().requires_grad_(not pack)  # oneDNN products have no gradient
 
 
 def _scratch_size(sizes: Mapping[str, int]) -> int:
