@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -154,10 +154,11 @@ def test_an_unknown_policy_is_answered_with_the_nearest(policy: Any, text: str) 
     [("stpes", "steps"), ("treshold", "threshold"), ("max_tokens", "max_new_tokens"), ("topp", "top_p")],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name: str, near: str) -> None:
+    changes: dict[str, Any] = {name: 1}
     with pytest.raises(
         ParameterError, match=f"unknown parameter '{name}'; did you mean '{near}'\\? Known: .*"
     ) as caught:
-        DecodeParams.of(**{name: 1})
+        DecodeParams.of(None, **changes)
     assert caught.value.param == name
 
 
@@ -167,7 +168,7 @@ def test_params_of_another_kind_are_refused(params: Any) -> None:
     with pytest.raises(
         ParameterError, match=f"`params` must be a DecodeParams, got {kind}; give its fields as keyword"
     ):
-        DecodeParams.of(cast(Any, params))
+        DecodeParams.of(params)
 
 
 def test_a_copy_is_checked_and_the_original_stays() -> None:

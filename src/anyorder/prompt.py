@@ -49,11 +49,12 @@ def strip_padding(rows: Sequence[Sequence[int]], attention_mask: Sequence[Sequen
     Raises:
         ParameterError: the shapes differ, or a mask is anything else than zeros followed by ones.
     """
-    if [len(row) for row in rows] != [len(mask) for mask in attention_mask]:
+    widths = [len(mask) if isinstance(mask, Sequence) else None for mask in attention_mask]  # pyright: ignore[reportUnnecessaryIsInstance]
+    if [len(row) for row in rows] != widths:
         raise ParameterError("`attention_mask` must have the shape of the token ids", param="attention_mask")
     stripped: list[list[int]] = []
     for index, (row, mask) in enumerate(zip(rows, attention_mask, strict=True)):
-        padding = len(mask) - sum(mask)
+        padding = next((column for column, flag in enumerate(mask) if flag == 1), len(mask))
         if list(mask) != [0] * padding + [1] * (len(mask) - padding):
             raise ParameterError(
                 f"row {index} of `attention_mask` is not zeros followed by ones; pad on the left or not at all",

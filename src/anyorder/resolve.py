@@ -125,8 +125,6 @@ def _sub_block_length(params: DecodeParams, model: LoadedModel) -> int:
         sub = published if published and block % published == 0 and params.policy != "origin" else block
     if params.policy == "origin" and sub < block:
         _refuse("sub_block_length", "policy 'origin' draws among all slots of a block; drop `sub_block_length`")
-    if block % sub:
-        _refuse("sub_block_length", f"`sub_block_length` {sub} does not divide the block length {block}; use a divisor")
     if params.cache == "sub_block" and sub == block:
         _refuse("sub_block_length", f"cache 'sub_block' needs a `sub_block_length` below the block length {block}")
     return sub
