@@ -1,0 +1,211 @@
+"""Tables in the documentation that repeat the code are made from it, so that they cannot drift apart.
+
+A page marks such a table with `<!-- table: NAME -->`; `python -m tests.test_docs_tables` writes them all anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from tests.test_architecture import ALLOWED
+from tests.test_docs import PAGES, ROOT, blocks_of
+
+from anyorder import errors, events, generation
+from anyorder import params as params_module
+from anyorder.cache.schemes import SCHEMES
+from anyorder.cli import batch, chat, flags, reference
+from anyorder.cli import generate as generate_command
+from anyorder.cli import inspect as inspect_command
+from anyorder.models.families import FAMILIES, LATER
+from anyorder.params import DecodeParams
+from anyorder.policies.catalog import POLICIES, Schedule
+
+MARKED = re.compile(r"<!-- table: (?P<name>\w+) -->\n(?P<table>(?:\|[^\n]*\n)*)")
+Row = tuple[str, ...]
+
+
+def table(*head: str, rows: Iterable[Row]) -> str:
+    """A Markdown table."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def code(*names: str) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def policies() -> str:
+    rows = ((code(p.name), p.summary, p.score, p.schedule, code(*p.reads), p.source) for p in POLICIES.values())
+    return table("policy", "a pass commits", "ranks by", "schedule", "reads", "source", rows=rows)
+
+
+def caches() -> str:
+    def families(name: str) -> str:
+        return ", ".join(spec.name for spec in FAMILIES.values() if name in spec.caches)
+
+    rows = ((code(s.name), "yes" if s.exact else "no", s.summary, families(s.name), s.source) for s in SCHEMES.values())
+    return table("cache", "exact", "what is kept", "families", "source", rows=rows)
+
+
+def families() -> str:
+    def row(spec: Any) -> Row:
+        return (
+            spec.name,
+            spec.title,
+            code(*spec.architectures),
+            spec.attention,
+            "shifted" if spec.shift else "in place",
+            code(spec.mask_token) if spec.mask_token else "stand-in",
+            str(spec.block_length or "free"),
+            ", ".join(f"**{mode}**" if mode == spec.decoder else mode for mode in spec.modes),
+            code(spec.policy),
+            "yes" if spec.infill else "no",
+        )
+
+    head = (
+        "family",
+        "checkpoints",
+        "architecture",
+        "attention",
+        "logits",
+        "mask",
+        "block",
+        "modes",
+        "policy",
+        "infill",
+    )
+    return table(*head, rows=map(row, FAMILIES.values()))
+
+
+def later() -> str:
+    return table("architecture", rows=((f"`{name}…`",) for name in LATER))
+
+
+def parameters() -> str:
+    docs = flags.field_docs(Path(inspect.getfile(params_module)).read_text("utf-8"), "DecodeParams")
+    rows = ((code(f.name), _default(f), docs[f.name]) for f in dataclasses.fields(DecodeParams))
+    return table("parameter", "default", "meaning", rows=rows)
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    made = field.default_factory
+    return code(repr(field.default if made is dataclasses.MISSING else made()))
+
+
+def stats() -> str:
+    docs = flags.field_docs(Path(inspect.getfile(generation)).read_text("utf-8"), "Stats")
+    names = [f.name for f in dataclasses.fields(generation.Stats)]
+    derived = {
+        name: inspect.getdoc(value) or ""
+        for name, value in vars(generation.Stats).items()
+        if isinstance(value, property)
+    }
+    return table("figure", "meaning", rows=[(code(n), docs.get(n, "")) for n in names] + [
+        (code(n), text) for n, text in derived.items()
+    ])  # fmt: skip
+
+
+def event_types() -> str:
+    rows = (
+        (code(event.__name__), code(*(f.name for f in dataclasses.fields(event))), _summary(event))
+        for event in events.Event.__subclasses__()
+    )
+    return table("event", "fields", "meaning", rows=rows)
+
+
+def error_types() -> str:
+    def below(kind: type[Exception]) -> Iterable[type[Exception]]:
+        for child in kind.__subclasses__():
+            yield child
+            yield from below(child)
+
+    def row(kind: type[Exception]) -> Row:
+        code_of_exit = "2" if issubclass(kind, errors.ParameterError) else "1"
+        return code(kind.__name__), code(*(base.__name__ for base in kind.__bases__)), _summary(kind), code_of_exit
+
+    found = [kind for kind in below(errors.AnyorderError) if kind.__module__ == errors.__name__]
+    return table("error", "is also", "meaning", "exit code", rows=map(row, found))
+
+
+def _summary(thing: object) -> str:
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
+def flag_table(*groups: tuple[flags.Flag, ...]) -> Callable[[], str]:
+    def row(flag: flags.Flag) -> Row:
+        name = f"--{flag.name.replace('_', '-')}"
+        shown = (
+            f"`{name}`, `--no-{name[2:]}`" if flag.has_opposite else code(" ".join(filter(None, (name, flag.metavar))))
+        )
+        return shown, flag.help
+
+    return lambda: table("flag", "meaning", rows=(row(flag) for group in groups for flag in group))
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "policies": policies,
+    "caches": caches,
+    "families": families,
+    "later": later,
+    "parameters": parameters,
+    "stats": stats,
+    "events": event_types,
+    "errors": error_types,
+    "load_flags": flag_table(flags.LOAD_FLAGS),
+    "generate_flags": flag_table(generate_command.ASK_FLAGS, generate_command.SHOW_FLAGS),
+    "batch_flags": flag_table(batch.BATCH_FLAGS),
+    "chat_flags": flag_table(chat.CHAT_FLAGS),
+    "inspect_flags": flag_table(inspect_command.INSPECT_FLAGS),
+    "reference_flags": flag_table(reference.REFERENCE_FLAGS),
+}
+
+
+def written(text: str) -> str:
+    """The page with its tables made anew."""
+    return MARKED.sub(lambda match: f"<!-- table: {match['name']} -->\n{TABLES[match['name']]()}", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tables_are_those_of_the_code(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert written(text) == text, "run: python -m tests.test_docs_tables"
+
+
+def test_every_table_stands_somewhere() -> None:
+    shown = {match["name"] for page in PAGES for match in MARKED.finditer(page.read_text("utf-8"))}
+    assert shown == set(TABLES)
+
+
+def section(page: str, heading: str) -> str:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    return text.partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+
+
+def test_every_policy_has_its_formula() -> None:
+    named = re.findall(r"^\| `(\w+)` ", section("decoding.md", "## Formulas"), re.MULTILINE)
+    assert named == list(POLICIES)
+
+
+def test_every_schedule_says_what_steps_means() -> None:
+    named = re.findall(r"^\| (\w+)", section("decoding.md", "## What `steps` means"), re.MULTILINE)
+    assert named == ["schedule", *get_args(Schedule)]
+
+
+def test_the_import_rules_are_those_under_test() -> None:
+    """docs/architecture.md shows the table that tests/test_architecture.py holds the code to."""
+    blocks = blocks_of((ROOT / "docs" / "architecture.md").read_text("utf-8"))
+    namespace: dict[str, Any] = {}
+    (rules,) = [block for block in blocks if block.body.startswith("ALLOWED")]
+    exec(rules.body, namespace)
+    assert namespace["ALLOWED"] == ALLOWED
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(written(page.read_text("utf-8")), "utf-8")
