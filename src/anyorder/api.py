@@ -151,8 +151,9 @@ def generate_batch(
 
 
 def _token_rows(prompts: Sequence[Prompt]) -> list[list[int]]:
-    rows = [[part for part in prompt if isinstance(part, int)] for prompt in prompts]
-    if [len(row) for row in rows] != [len(prompt) for prompt in prompts]:
+    listed = [list(prompt) if isinstance(prompt, Sequence) else [None] for prompt in prompts]  # pyright: ignore[reportUnnecessaryIsInstance]
+    rows = [[part for part in parts if isinstance(part, int)] for parts in listed]
+    if list(map(len, rows)) != list(map(len, listed)):
         raise ParameterError(
             "`attention_mask` goes with rows of token ids, and a prompt is none", param="attention_mask"
         )

@@ -1,0 +1,124 @@
+"""The public functions: one stream, and everything else a fold of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from tests.engine import requests
+from tests.engine.audit import audited
+from tests.engine.talk import talking
+from tests.engine.tiny import tiny
+
+import anyorder
+from anyorder import AnyorderError, DecodeParams, Hole
+from anyorder.events import Finished, Started
+
+
+@settings(max_examples=200)
+@given(request=requests.anything())
+def test_any_parameters_give_a_complete_answer_or_one_line(
+    request: tuple[str, list[int | Hole], dict[str, Any]],
+) -> None:
+    """Never a traceback, never a hang, never an ignored rule."""
+    family, prompt, params = request
+    model, refusal = tiny(family), None
+    try:
+        stream = anyorder.stream(model, prompt, **params)
+    except AnyorderError as error:
+        refusal = str(error)
+    else:
+        audited(stream, model, prompt)
+    assert refusal is None or ("\n" not in refusal and len(refusal) > 20)
+
+
+def test_generate_is_the_fold_of_stream() -> None:
+    model, params = tiny("sdar"), DecodeParams(max_new_tokens=9, stop_ids=())
+    stream = anyorder.stream(model, [5, 6], params)
+    events = list(stream)
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Finished)
+    assert sum(isinstance(event, Finished) for event in events) == 1
+    (streamed,) = stream.generations()
+    generated = anyorder.generate(model, [5, 6], params)
+    assert (streamed.ids, streamed.trace) == (generated.ids, generated.trace)
+
+
+def test_a_stream_can_be_read_in_part_and_then_folded() -> None:
+    stream = anyorder.stream(tiny("llada"), [5, 6], max_new_tokens=6, stop_ids=())
+    for _ in range(3):
+        next(stream)
+    assert len(stream.generations()[0].ids) == 6
+    assert list(stream) == []
+
+
+def test_nothing_runs_before_the_first_event_is_asked_for() -> None:
+    stream = anyorder.stream(tiny("llada"), [5, 6], max_new_tokens=6)
+    assert isinstance(next(stream), Started)
+    assert stream.engine.clock.passes == 0
+
+
+def test_changes_replace_fields_of_the_given_parameters() -> None:
+    params = DecodeParams(max_new_tokens=3, temperature=1.0, seed=1, stop_ids=())
+    model = tiny("llada")
+    changed = anyorder.generate(model, [5, 6], params, seed=2)
+    assert changed.ids == anyorder.generate(model, [5, 6], params.replace(seed=2)).ids
+    assert params.seed == 1
+
+
+def test_a_batch_keeps_the_order_of_its_prompts() -> None:
+    prompts: list[list[int]] = [[5], [6, 7], [8, 9, 10]]
+    answers = anyorder.generate_batch(tiny("llada"), prompts, max_new_tokens=3)
+    assert [list(answer.prompt_ids) for answer in answers] == prompts
+
+
+def test_infill_writes_nothing_behind_the_text_unless_asked() -> None:
+    model = talking("llada")
+    parts: list[int | str | Hole] = ["8 9", Hole(2), "10"]
+    assert anyorder.infill(model, parts).ids == ()
+    longer = anyorder.infill(model, parts, max_new_tokens=3, stop_ids=())
+    assert len(longer.ids) == 3
+    assert len(longer.prompt_ids) == 5
+
+
+@pytest.mark.parametrize("family", ["llada", "dream", "sdar", "fast_dllm_v2", "llama"])
+def test_every_family_fills_holes(family: str) -> None:
+    prompt: list[int | Hole] = [Hole(1), 5, 6, Hole(3), 7, 8, 9, Hole(1)]
+    model = tiny(family)
+    answer = audited(anyorder.stream(model, prompt, max_new_tokens=0), model, prompt)
+    assert len(answer.trace) == 5
+    assert len(answer.holes) == 3
+    assert answer.finish_reason == "length"
+
+
+@pytest.mark.parametrize("family", ["llada", "sdar", "llama"])
+def test_one_slot_is_an_answer(family: str) -> None:
+    answer = anyorder.generate(tiny(family), [5], max_new_tokens=1, stop_ids=())
+    assert len(answer.ids) == 1
+
+
+def test_the_same_call_gives_the_same_answer() -> None:
+    params: dict[str, Any] = {"max_new_tokens": 8, "temperature": 1.0, "seed": 7, "stop_ids": ()}
+    answers = {anyorder.generate(tiny("dream"), [5, 6], **params).ids for _ in range(3)}
+    assert len(answers) == 1
+
+
+def test_seeds_matter_when_sampling_and_not_otherwise() -> None:
+    def answers(temperature: float) -> set[tuple[int, ...]]:
+        return {
+            anyorder.generate(
+                tiny("llada"), [5, 6], max_new_tokens=8, temperature=temperature, seed=seed, stop_ids=()
+            ).ids
+            for seed in range(4)
+        }
+
+    assert len(answers(1.0)) > 1
+    assert len(answers(0.0)) == 1
+
+
+def test_the_exported_names_exist() -> None:
+    for name in anyorder.__all__:
+        assert getattr(anyorder, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'generat'"):
+        anyorder.generat  # type: ignore[attr-defined]  # noqa: B018
