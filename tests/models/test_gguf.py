@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 import torch
 from tests.models.tiny_models import LLAMA, causal, logits, random_tensors, write_checkpoint
+from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 from torch import Tensor
 
 from anyorder.errors import ModelError, WeightsError
 from anyorder.models.load import load
 from anyorder.models.load.gguf import GLOBAL_NAMES, LAYER_NAMES, converted
+from anyorder.models.load.gguf_tokenizer import RULES
 from anyorder.models.load.safetensors import Checkpoint
 
 IDS = torch.tensor([3, 17, 0, 39, 5, 5, 22])
@@ -52,6 +55,7 @@ def write_gguf(
     arch: str = "llama",
     quantised: tuple[str, ...] = (),
     metadata: Mapping[str, Any] | None = None,
+    vocabulary: Callable[[gguf.GGUFWriter], None] | None = None,
 ) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, arch)
@@ -67,7 +71,7 @@ def write_gguf(
         writer.add_key_length(raw["head_dim"])
     for key, value in (metadata or {}).items():
         writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
-    write_vocabulary(writer)
+    (vocabulary or byte_level)(writer)
     for name, tensor in tensors.items():
         value = tensor.numpy()
         heads = {"q_proj": raw["num_attention_heads"], "k_proj": raw["num_key_value_heads"]}
@@ -82,15 +86,30 @@ def write_gguf(
     return path
 
 
-def write_vocabulary(writer: gguf.GGUFWriter) -> None:
+def byte_level(writer: gguf.GGUFWriter, *, pre: str = "smollm", tokens: Sequence[str] = TOKENS) -> None:
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([CONTROL if token.startswith("<") else 1 for token in TOKENS])
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types([CONTROL if token.startswith("<") else 1 for token in tokens])
     writer.add_token_merges(["Ġ a"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_chat_template("{{ messages[0].content }}")
+
+
+SENTENCEPIECE = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abc", "▁a", "ab", "▁ab"]
+
+
+def sentencepiece(writer: gguf.GGUFWriter) -> None:
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(SENTENCEPIECE)
+    writer.add_token_scores([0.0] * 259 + [-5.0, -6.0, -7.0, -8.0, -1.0, -2.0, -0.5])
+    writer.add_token_types([2, CONTROL, CONTROL] + [6] * 256 + [1] * 7)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_bos_token(True)
 
 
 def run(folder: Path, **options: Any) -> Tensor:
@@ -195,11 +214,42 @@ def test_a_failed_conversion_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not list((tmp_path / "home" / "converted").iterdir())
 
 
-def test_a_vocabulary_at_odds_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "TOKENS", [token for token in TOKENS if token != "Ġa"] + ["Ġb"])
-    path = write_gguf(tmp_path / "m.gguf", LLAMA, random_tensors(LLAMA))
+def test_a_vocabulary_at_odds_with_itself(tmp_path: Path) -> None:
+    tokens = [token for token in TOKENS if token != "Ġa"] + ["Ġb"]
+    vocabulary = partial(byte_level, tokens=tokens)
+    path = write_gguf(tmp_path / "m.gguf", LLAMA, random_tensors(LLAMA), vocabulary=vocabulary)
     with pytest.raises(ModelError, match=r"the tokenizer inside is damaged: .*out of vocabulary"):
         load(path)
+
+
+def test_an_unknown_splitting_rule_is_not_guessed(tmp_path: Path) -> None:
+    vocabulary = partial(byte_level, pre="falcon")
+    path = write_gguf(tmp_path / "m.gguf", LLAMA, random_tensors(LLAMA), vocabulary=vocabulary)
+    with pytest.raises(ModelError, match="tokenizer 'gpt2' with rule 'falcon' is not supported; known: llama; gpt2"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("pre", "text", "pieces"),
+    [
+        ("gpt-2", "a  42", ["a", "Ġ", "Ġ42"]),
+        ("smollm", "a  42", ["a", "ĠĠ", "4", "2"]),
+        ("qwen2", "a  1234", ["a", "Ġ", "Ġ", "1", "2", "3", "4"]),
+        ("llama-bpe", "a  1234", ["a", "Ġ", "Ġ", "123", "4"]),
+    ],
+)
+def test_splitting_rules(pre: str, text: str, pieces: list[str]) -> None:
+    splitter = PreTokenizers(RULES[pre].splits())
+    assert [piece for piece, _ in splitter.pre_tokenize_str(text)] == pieces
+
+
+def test_sentencepiece_goes_through_transformers(tmp_path: Path) -> None:
+    raw = {**LLAMA, "vocab_size": len(SENTENCEPIECE)}
+    model = load(write_gguf(tmp_path / "m.gguf", raw, random_tensors(raw), vocabulary=sentencepiece))
+    assert model.tokenizer is not None
+    ids = model.tokenizer.encode_text("ab é", bos=True)
+    assert (ids[:2], model.tokenizer.decode(ids)) == ([1, SENTENCEPIECE.index("▁ab")], "ab é")
+    assert 2 not in model.tokenizer.encode_text("</s>")
 
 
 @pytest.mark.parametrize("keep", [0, 3, 100, 2000])
