@@ -29,7 +29,7 @@ ALLOWED = {
     "generation": "events",
     "engine": "runner decoders canvas window events cache draws errors",
     "api": "prompt resolve request generation engine models cache runner canvas params events errors",
-    "chat": "api prompt cache canvas params events",
+    "chat": "api prompt cache canvas params events errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
     "cli": "*",
     "__init__": "*",

@@ -98,7 +98,11 @@ class EventStream(Iterator[Event]):
         """The answers in the order of the prompts; runs whatever has not been iterated yet."""
         for _ in self:
             pass
-        return [fold.result(self.stats(index)) for index, fold in enumerate(self.folds)]
+        return [self.generation(request) for request in range(len(self.folds))]
+
+    def generation(self, request: int) -> Generation:
+        """The answer of a request whose `Finished` event has come."""
+        return self.folds[request].result(self.stats(request))
 
 
 def stream(model: LoadedModel, prompt: Prompt, params: DecodeParams | None = None, **changes: Any) -> EventStream:

@@ -88,7 +88,7 @@ class Turn(EventStream):
     def _keep(self) -> None:
         self.kept = True
         sequence, session = self.engine.sequences[0], self.session
-        answer = self.folds[0].result(self.stats())
+        answer = self.generation(0)
         session.messages = [*self.asked, {"role": "assistant", "content": answer.text}]
         stored = sequence.decoder.stored if self.params[0].cache != "none" and self.exact else 0
         session.storage = sequence.storage

@@ -123,7 +123,7 @@ def _answers(
         stream = anyorder.EventStream(model, prompts[start : start + batch_size], params)
         for event in stream:
             if isinstance(event, Finished):
-                yield jobs[start + event.request], stream.folds[event.request].result(stream.stats(event.request))
+                yield jobs[start + event.request], stream.generation(event.request)
 
 
 def _record(generation: Generation) -> dict[str, Any]:

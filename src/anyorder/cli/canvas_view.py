@@ -70,6 +70,8 @@ class CanvasView:
                 self.first = 0 if holes else event.answer_start
             case Opened():
                 self.cells += [Cell() for _ in range(event.end - len(self.cells))]
+                for slot, token in event.given:
+                    self.cells[slot] = Cell(token)
             case Committed():
                 self.last_pass = event.pass_index
                 for slot, token in zip(event.slots, event.ids, strict=True):
