@@ -1,18 +1,20 @@
-"""Chat templates: rendering as transformers does it, and the fences that tell message contents from the template."""
+"""Chat templates, rendered by transformers, and the fences that tell message contents from the template."""
 
 from __future__ import annotations
 
-import datetime
-import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING
 
 import jinja2
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from anyorder.errors import ParameterError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 ROLES = ("system", "user", "assistant")
 PRIVATE_USE = range(0xE000, 0xF900)
@@ -53,12 +55,13 @@ def render(template: str, messages: Sequence[Message], *, prompt: bool, named: M
     Raises:
         ParameterError: the template rejects these messages.
     """
+    renderer = _renderer(template, tuple(sorted(named.items())))
+    conversation = [dict(message) for message in messages]
     try:
-        return _compiled(template).render(
-            messages=messages, tools=None, documents=None, add_generation_prompt=prompt, **named
-        )
+        text = renderer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=prompt)
     except jinja2.TemplateError as error:
         raise ParameterError(f"the model's chat template rejects the messages: {error}", param="messages") from None
+    return str(text)
 
 
 def fenced(
@@ -91,22 +94,10 @@ def _unused_character(template: str, messages: Sequence[Message]) -> str:
     return next(chr(code) for code in PRIVATE_USE if chr(code) not in used)
 
 
-def _compiled(template: str) -> jinja2.Template:
-    """With the filters and globals that published templates rely on. Source: transformers' chat_template_utils."""
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    helpers: dict[str, Any] = {"raise_exception": _raise, "strftime_now": _now}
-    environment.filters["tojson"] = _to_json
-    environment.globals.update(helpers)
-    return environment.from_string(template)
+@cache
+def _renderer(template: str, named: tuple[tuple[str, str], ...]) -> PreTrainedTokenizerFast:
+    """transformers' renderer of a template; the vocabulary behind it does not matter, since nothing is tokenized."""
+    from transformers import PreTrainedTokenizerFast  # late: it takes half a second, and only chats need it
 
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _now(form: str) -> str:
-    return datetime.datetime.now().strftime(form)
-
-
-def _raise(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
+    nothing = Tokenizer(WordLevel({}, unk_token=""))
+    return PreTrainedTokenizerFast(tokenizer_object=nothing, chat_template=template, **dict(named))
