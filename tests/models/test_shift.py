@@ -13,7 +13,7 @@ from torch import Tensor
 from anyorder.errors import ModelError, ParameterError
 from anyorder.models.load import load
 from anyorder.models.loaded import LoadedModel
-from anyorder.models.shift import check_shift
+from anyorder.models.shift import ShiftReport, check_shift
 from anyorder.models.transformer import Attend, Transformer
 
 TEXT = [5, 6, 7, 8, 9, 10]
@@ -66,3 +66,13 @@ def test_what_it_needs(tmp_path: Path) -> None:
         check_shift(load(folder), TEXT)
     with pytest.raises(ParameterError, match="needs a tokenizer"):
         check_shift(load(folder, mask_token_id=MASK))
+
+
+def test_load_refuses_a_contradicted_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`verify` must act on the report of the loaded weights, and cost nothing without it."""
+    report = ShiftReport(declared=False, shifted=-1.0, unshifted=-30.0, vocab_size=10**9)
+    monkeypatch.setattr("anyorder.models.load.check_shift", lambda _model: report)
+    folder = Path(__file__).parents[1] / "reference" / "llada"
+    load(folder)
+    with pytest.raises(ModelError, match="pass shift=True"):
+        load(folder, verify=True)

@@ -12,6 +12,7 @@ from anyorder.models.load.build import build
 from anyorder.models.load.place import automatic_dtype, choose_device, parse_dtype
 from anyorder.models.load.survey import survey
 from anyorder.models.loaded import LoadedModel
+from anyorder.models.shift import check_shift
 
 
 def load(
@@ -25,6 +26,7 @@ def load(
     shift: bool | None = None,
     offline: bool = False,
     pack: bool | None = None,
+    verify: bool = False,
 ) -> LoadedModel:
     """Load a checkpoint; safetensors and JSON only, no code from the checkpoint runs.
 
@@ -41,6 +43,7 @@ def load(
         offline: never ask the hub, use what is in its local cache.
         pack: oneDNN weight layout: faster on a CPU, inference only. None: wherever it works; False: plain
             trainable parameters.
+        verify: run the shift self-check on the loaded weights, a few small forward passes (see `check_shift`).
     Raises:
         ModelError: not found, not supported, damaged, or at odds with its tokenizer; see the subclasses.
         MissingExtra: the default model's weights are not installed.
@@ -65,7 +68,7 @@ def load(
         dtype=chosen_dtype,
         pack=_choose_pack(pack, chosen_device, chosen_dtype),
     )
-    return LoadedModel(
+    model = LoadedModel(
         network=network,
         config=found.config,
         spec=found.spec,
@@ -75,6 +78,9 @@ def load(
         block_length=found.block_length,
         source=found.source,
     )
+    if verify:
+        check_shift(model).require()
+    return model
 
 
 def _choose_pack(pack: bool | None, device: torch.device, dtype: torch.dtype) -> bool:
