@@ -145,11 +145,37 @@ def test_a_conversation_longer_than_the_context_is_refused_and_goes_on() -> None
     assert ask(chat, "9").text
 
 
-def test_a_changed_past_is_computed_anew() -> None:
-    """The caller may edit `messages`; only the common beginning is read from storage."""
-    chat = session("llama")
-    ask(chat, QUESTIONS[0])
-    ask(chat, QUESTIONS[1])
-    chat.messages[1] = {"role": "assistant", "content": "22 22"}
-    alone = anyorder.generate(talking("llama"), [*chat.messages, {"role": "user", "content": "9"}], **PARAMS)
-    assert ask(chat, "9").ids == alone.ids
+def assert_answers_as_if_alone(chat: ChatSession, question: str) -> None:
+    """Down to the confidences: they show stale keys before the ids do."""
+    messages = [*chat.messages, {"role": "user", "content": question}]
+    alone = anyorder.generate(chat.model, messages, chat.params)
+    answer = ask(chat, question)
+    assert answer.ids == alone.ids
+    assert [s.confidence for s in answer.trace] == pytest.approx([s.confidence for s in alone.trace], abs=1e-6)
+
+
+@pytest.mark.parametrize("kept", range(6))
+@pytest.mark.parametrize("family", ["llama", "sdar", "fast_dllm_v2"])
+def test_a_changed_past_is_computed_anew(family: str, kept: int) -> None:
+    """The caller may edit `messages`; only the common beginning is read from storage, and only whole blocks of it."""
+    chat = session(family)
+    for question in QUESTIONS[:2]:
+        ask(chat, question)
+    words = ["15", "16", "17", "18", "19", "21"]
+    chat.messages[2] = {"role": "user", "content": " ".join(["12"] * kept + words[kept:])}
+    assert_answers_as_if_alone(chat, "9")
+
+
+@pytest.mark.parametrize("family", ["llama", "sdar", "fast_dllm_v2"])
+def test_a_given_up_answer_to_another_past_does_not_spoil_this_one(family: str) -> None:
+    """It overwrote columns that the old past had stored."""
+    chat = session(family, stop_ids=())
+    for question in QUESTIONS[:3]:
+        ask(chat, question)
+    past = list(chat.messages)
+    chat.messages = [{"role": "user", "content": "23 22 21 19"}, *past[1:]]
+    given_up = chat.send("9")
+    for _ in range(5):
+        next(given_up)
+    chat.messages = past
+    assert_answers_as_if_alone(chat, "9")

@@ -57,6 +57,12 @@ def test_every_pass_of_a_schedule_may_commit_something(total: int, steps: int, k
     assert passes <= total
 
 
+def test_more_steps_than_slots_leave_no_pass_idle() -> None:
+    """Slots that a schedule does not count (holes left of a block) are candidates, too."""
+    planned = PassSchedule(kind="even", total=2, steps=5)
+    assert [planned.quota(step, 9) for step in range(7)] == [1] * 7
+
+
 @given(multiple=st.integers(1, 8), steps=st.integers(1, 8))
 def test_the_budget_is_spent_evenly_and_keeps_what_was_left(multiple: int, steps: int) -> None:
     total = multiple * steps
