@@ -14,6 +14,7 @@ from anyorder.policies.catalog import POLICIES
 Mode = Literal["auto", "causal", "full", "block"]
 CacheName = Literal["auto", "none", "block", "prefix", "dual", "sub_block"]
 Growth = Literal["fixed", "block"]
+Draft = Literal["none", "lookup"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,12 @@ class DecodeParams:
 
     growth: Growth = "fixed"
     """Full canvas only: show the model all answer slots from the start (fixed) or open them block by block (block)."""
+
+    draft: Draft = "none"
+    """Causal only: guess tokens, verify them in one pass; lookup copies from the context. Same text, fewer passes."""
+
+    draft_length: int | None = None
+    """Most tokens drafted per pass; None: 3."""
 
     temperature: float = 0.0
     """0 takes the best token; 0.001 to 1000 samples from softmax(logits / temperature)."""
@@ -258,6 +265,8 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
     _choice("mode", get_args(Mode)),
     _choice("cache", get_args(CacheName)),
     _choice("growth", get_args(Growth)),
+    _choice("draft", get_args(Draft)),
+    _number("draft_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _known_policy,
     _number("steps", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _number("threshold", "in [0, 1]; 0.9 is the published default", lambda v: 0 <= v <= 1),

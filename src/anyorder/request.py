@@ -11,6 +11,7 @@ from anyorder.decoders.block import BlockDecoder
 from anyorder.decoders.causal import CausalDecoder
 from anyorder.decoders.choose import Chooser, Sampling
 from anyorder.decoders.full import FullDecoder
+from anyorder.decoders.speculate import LookupDrafter, SpeculativeDecoder
 from anyorder.draws import Draws
 from anyorder.errors import ContextError, ModelError, ParameterError
 from anyorder.params import DecodeParams
@@ -21,6 +22,7 @@ from anyorder.resolve import num_blocks
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
 
+_DRAFT_LENGTH = 3  # a CPU computes four rows in the time of one
 _EPS = 1e-3  # Dream's published time grid ends here
 
 
@@ -63,6 +65,11 @@ def build_decoder(
     if params.mode == "block":
         return _block(params, model, canvas, chooser, end, stop_ids, cached)
     canvas.grow(params.max_new_tokens)
+    if params.draft == "lookup":
+        length = params.draft_length or _DRAFT_LENGTH
+        return SpeculativeDecoder(
+            canvas, chooser, LookupDrafter(), draft_length=length, stop_ids=stop_ids, stored=cached
+        )
     return CausalDecoder(canvas, chooser, stop_ids=stop_ids, stored=cached, exact_cache=params.cache != "none")
 
 

@@ -143,6 +143,7 @@ def _check_mode_fields(params: DecodeParams) -> None:
         _refuse("cfg_scale", f"`cfg_scale` needs mode 'full' and cache 'none', got {got}")
     if params.growth == "block" and mode != "full":
         _refuse("growth", f"`growth` is a choice of mode 'full'; mode {mode!r} opens slots as it goes; drop it")
+    _check_draft(params)
     if params.sub_block_length is not None and mode == "full":
         _refuse("sub_block_length", "`sub_block_length` belongs to mode 'block'; drop it")
     if params.measure_drift and params.cache == "none":
@@ -163,6 +164,19 @@ def _check_delay(params: DecodeParams) -> None:
             f"`confidence_eos_eot_inf` lowers a probability that policy {info.name!r} does not rank by; drop it or use "
             "low_confidence",
         )
+
+
+def _check_draft(params: DecodeParams) -> None:
+    if params.draft == "none":
+        if params.draft_length is not None:
+            _refuse("draft_length", "`draft_length` needs a `draft`; add draft 'lookup' or drop it")
+        return
+    if params.mode != "causal":
+        _refuse("draft", f"`draft` belongs to mode 'causal', got mode {params.mode!r}; drop it or use mode 'causal'")
+    if params.cache == "none":
+        _refuse("cache", "`draft` keeps what it verified, which cache 'none' forbids; use cache 'block'")
+    if params.forced:
+        _refuse("forced", "`forced` and `draft` do not go together yet; drop one")
 
 
 def _check_steps(params: DecodeParams, *, holes: int) -> None:

@@ -11,6 +11,8 @@ from anyorder.decoders.choose import Chooser
 from anyorder.events import Event
 from anyorder.window import Window
 
+SLOT_DRAW = 0  # every slot is drawn once, so its random number need not depend on the pass: see `decoders.speculate`
+
 
 class CausalDecoder(DecoderBase):
     """Feeds what is decided and not yet stored, predicts the next slot, commits it.
@@ -49,7 +51,7 @@ class CausalDecoder(DecoderBase):
 
     def decide(self, rows: list[Tensor]) -> Tensor:
         """See `Decoder.decide`."""
-        return self.chooser.choose(rows[0], self.slots, pass_index=self.passes, all=True)
+        return self.chooser.choose(rows[0], self.slots, pass_index=SLOT_DRAW, all=True)
 
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`."""
