@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import assume, given, settings
+from tests.engine import requests
 from tests.engine.published import published
 from tests.engine.test_batch import assert_same
+from tests.engine.tiny import tiny
 from torch import Tensor
 
 import anyorder
-from anyorder import Hole
+from anyorder import AnyorderError, Hole
 from anyorder.cache.schemes import SCHEMES
 from anyorder.runner import Runner
 from anyorder.window import Window
@@ -45,6 +48,25 @@ def test_an_exact_cache_gives_the_answer_of_no_cache(family: str, params: dict[s
     assert cached.stats.drift_max is not None
     assert cached.stats.drift_max < 1e-9
     assert cached.stats.positions < plain.stats.positions
+
+
+@settings(max_examples=100)
+@given(request=requests.fitting())
+def test_any_request_is_the_same_with_and_without_an_exact_cache(
+    request: tuple[str, list[int | Hole], dict[str, Any]],
+) -> None:
+    family, prompt, params = request
+    assume(params["cache"] == "block")
+    params |= {"measure_drift": True}
+    try:
+        cached = anyorder.generate(tiny(family), prompt, **params)
+    except AnyorderError:
+        return
+    plain = anyorder.generate(tiny(family), prompt, **params | {"cache": "none", "measure_drift": False})
+    assert (cached.ids, cached.prompt_ids) == (plain.ids, plain.prompt_ids)
+    assert [(s.slot, s.id, s.commit_pass) for s in cached.trace] == [(s.slot, s.id, s.commit_pass) for s in plain.trace]
+    assert cached.stats.drift_max is not None
+    assert cached.stats.drift_max < 1e-9
 
 
 APPROXIMATE: list[tuple[str, dict[str, Any]]] = [

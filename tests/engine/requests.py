@@ -73,6 +73,8 @@ def fitting(draw: st.DrawFn) -> tuple[str, list[int | Hole], dict[str, Any]]:
     if params["cache"] != "none":
         params["measure_drift"] = draw(st.booleans())
     params |= draw(st.fixed_dictionaries({}, optional=ALWAYS))
+    banned = {MASK, *params.get("banned_ids", ())}
+    params["logit_bias"] = {t: bias for t, bias in params.get("logit_bias", {}).items() if t not in banned}
     if params["max_new_tokens"] and draw(st.booleans()):
         offsets = st.integers(0, params["max_new_tokens"] - 1)
         forced = draw(st.dictionaries(offsets, REAL_TOKENS, max_size=20))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from tests.engine import requests
 from tests.engine.published import published
 from tests.engine.tiny import tiny
 
 import anyorder
-from anyorder import Generation, Hole
+from anyorder import AnyorderError, Generation, Hole
 from anyorder.models.loaded import LoadedModel
 from anyorder.prompt import Prompt
 
@@ -70,6 +72,22 @@ def test_a_batch_equals_its_requests_alone(family: str, params: dict[str, Any]) 
 @pytest.mark.parametrize("family", ["llada", "dream", "sdar", "fast_dllm_v2"])
 def test_a_batch_with_holes_equals_its_requests_alone(family: str) -> None:
     assert_batch_is_single(published(family), list(WITH_HOLES), {"policy": "low_confidence_static", "temperature": 0.7})
+
+
+@settings(max_examples=60)
+@given(request=requests.fitting(), neighbour=requests.prompts(holes=False))
+def test_any_request_is_the_same_beside_any_neighbour(
+    request: tuple[str, list[int | Hole], dict[str, Any]], neighbour: list[int | Hole]
+) -> None:
+    family, prompt, params = request
+    try:
+        alone = anyorder.generate(tiny(family), prompt, **params)
+        anyorder.stream(tiny(family), neighbour, **params)
+    except AnyorderError:
+        return
+    for prompts in ([prompt, neighbour], [neighbour, prompt]):
+        together = anyorder.generate_batch(tiny(family), prompts, **params)
+        assert_same(together[prompts.index(prompt)], alone)
 
 
 def test_a_neighbour_with_holes_does_not_change_the_mode_of_a_causal_model() -> None:
