@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -48,50 +49,15 @@ class Runner:
         device = self.network.device
         ids = torch.cat([window.ids for window in windows]).to(device, non_blocking=True)
         positions = torch.cat([torch.arange(window.start, window.end) for window in windows])
-        parts = _parts(windows, storages, device)
-        rows = torch.cat([window.rows + part.offset for window, part in zip(windows, parts, strict=True)])
-        counts = [window.rows.shape[0] for window in windows]
-        attend = _PackedAttention(parts, last_layer=self.network.config.num_layers - 1)
+        rows = torch.cat([window.rows + offset for window, offset in zip(windows, _offsets(windows), strict=True)])
+        attend = _PackedAttention(windows, storages, device, last_layer=self.network.config.num_layers - 1)
         hidden = self.network(ids, positions.to(device, non_blocking=True), attend, rows.to(device, non_blocking=True))
-        return list(self.network.head(hidden).split(counts))
+        return list(self.network.head(hidden).split_with_sizes(attend.counts))
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One window's place in the packed row."""
-
-    offset: int  # first packed token
-    length: int
-    row_offset: int  # first packed wanted row
-    row_count: int
-    start: int
-    visible: int
-    storage: KVStorage | None
-    mask: Tensor | None  # [T, visible] bool, None: everything visible is seen
-    row_mask: Tensor | None  # [R, visible] bool, for the last layer's wanted rows
-
-
-def _parts(windows: Sequence[Window], storages: Sequence[KVStorage | None], device: torch.device) -> list[_Part]:
-    parts: list[_Part] = []
-    offset = row_offset = 0
-    for window, storage in zip(windows, storages, strict=True):
-        mask = attention_mask(window)
-        parts.append(
-            _Part(
-                offset=offset,
-                length=window.ids.shape[0],
-                row_offset=row_offset,
-                row_count=window.rows.shape[0],
-                start=window.start,
-                visible=window.visible,
-                storage=storage if window.stores else None,
-                mask=None if mask is None else mask.to(device, non_blocking=True),
-                row_mask=None if mask is None else mask[window.rows].to(device, non_blocking=True),
-            )
-        )
-        offset += window.ids.shape[0]
-        row_offset += window.rows.shape[0]
-    return parts
+def _offsets(windows: Sequence[Window]) -> list[int]:
+    """First packed token of each window."""
+    return list(accumulate((window.ids.shape[0] for window in windows[:-1]), initial=0))
 
 
 def attention_mask(window: Window) -> Tensor | None:
@@ -103,26 +69,59 @@ def attention_mask(window: Window) -> Tensor | None:
     return visible(fed, columns, window.attention, window.block_length)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What attention must know of one window."""
+
+    start: int
+    visible: int
+    storage: KVStorage | None
+    mask: Tensor | None  # [T, visible] bool, None: everything visible is seen
+    row_mask: Tensor | None  # [R, visible] bool, for the last layer's wanted rows
+
+    @classmethod
+    def of(cls, window: Window, storage: KVStorage | None, device: torch.device) -> _Part:
+        mask = attention_mask(window)
+        row_mask = None if mask is None else mask[window.rows].to(device, non_blocking=True)
+        mask = None if mask is None else mask.to(device, non_blocking=True)
+        return cls(window.start, window.visible, storage if window.stores else None, mask, row_mask)
+
+
 class _PackedAttention:
     """The network's `attend`: splits the packed row by window, reads and writes storage, attends per window."""
 
-    def __init__(self, parts: list[_Part], *, last_layer: int) -> None:
-        self.parts = parts
+    def __init__(
+        self,
+        windows: Sequence[Window],
+        storages: Sequence[KVStorage | None],
+        device: torch.device,
+        *,
+        last_layer: int,
+    ) -> None:
+        self.parts = [_Part.of(window, storage, device) for window, storage in zip(windows, storages, strict=True)]
+        self.lengths = [window.ids.shape[0] for window in windows]
+        self.counts = [window.rows.shape[0] for window in windows]
         self.last_layer = last_layer
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         rows_only = layer == self.last_layer
-        outputs = [self._attend(part, layer, q, k, v, rows_only) for part in self.parts]
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        if len(self.parts) == 1:
+            return _attend(self.parts[0], layer, q, k, v, rows_only)
+        own = zip(
+            self.parts,
+            q.split_with_sizes(self.counts if rows_only else self.lengths),
+            k.split_with_sizes(self.lengths),
+            v.split_with_sizes(self.lengths),
+            strict=True,
+        )
+        return torch.cat([_attend(part, layer, own_q, own_k, own_v, rows_only) for part, own_q, own_k, own_v in own])
 
-    def _attend(self, part: _Part, layer: int, q: Tensor, k: Tensor, v: Tensor, rows_only: bool) -> Tensor:
-        k, v = k[part.offset : part.offset + part.length], v[part.offset : part.offset + part.length]
-        if part.storage is None:
-            k, v = k.transpose(0, 1), v.transpose(0, 1)
-        else:
-            k, v = part.storage.update(layer, part.start, part.visible, k, v)
-        if rows_only:
-            if not part.row_count:
-                return q[:0]
-            return sdpa(q[part.row_offset : part.row_offset + part.row_count], k, v, part.row_mask)
-        return sdpa(q[part.offset : part.offset + part.length], k, v, part.mask)
+
+def _attend(part: _Part, layer: int, q: Tensor, k: Tensor, v: Tensor, rows_only: bool) -> Tensor:
+    if part.storage is None:
+        k, v = k.transpose(0, 1), v.transpose(0, 1)
+    else:
+        k, v = part.storage.update(layer, part.start, part.visible, k, v)
+    if not q.shape[0]:
+        return q
+    return sdpa(q, k, v, part.row_mask if rows_only else part.mask)

@@ -27,6 +27,7 @@ class KVStorage:
         shape = (num_layers, num_kv_heads, capacity, head_dim)
         self.keys = torch.empty(shape, dtype=dtype, device=device)
         self.values = torch.empty(shape, dtype=dtype, device=device)
+        self._by_layer = list(zip(self.keys, self.values, strict=True))
 
     @property
     def capacity(self) -> int:
@@ -48,10 +49,10 @@ class KVStorage:
         Returns:
             keys and values, each a view [Hkv, visible, D].
         """
-        end = start + k.shape[0]
-        self.keys[layer, :, start:end] = k.transpose(0, 1)
-        self.values[layer, :, start:end] = v.transpose(0, 1)
-        return self.keys[layer, :, :visible], self.values[layer, :, :visible]
+        keys, values = self._by_layer[layer]
+        keys.narrow(1, start, k.shape[0]).copy_(k.transpose(0, 1))  # slicing would cost twice the dispatch
+        values.narrow(1, start, v.shape[0]).copy_(v.transpose(0, 1))
+        return keys.narrow(1, 0, visible), values.narrow(1, 0, visible)
 
     def reserve(self, capacity: int) -> None:
         """Make room for at least `capacity` columns, keeping what is stored."""
@@ -63,3 +64,4 @@ class KVStorage:
             new = old.new_empty((*old.shape[:2], capacity, old.shape[3]))
             new[:, :, : old.shape[2]] = old
             setattr(self, name, new)
+        self._by_layer = list(zip(self.keys, self.values, strict=True))
