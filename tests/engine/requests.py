@@ -42,6 +42,8 @@ ANYTHING: dict[str, st.SearchStrategy[Any]] = {
     "sub_block_length": st.sampled_from([1, 2, 4, 8]),
     "max_new_tokens": st.integers(0, 20),
     "growth": st.sampled_from(["fixed", "block"]),
+    "draft": st.sampled_from(["none", "lookup"]),
+    "draft_length": st.integers(1, 9),
     "cfg_scale": st.sampled_from([0.0, 0.5, 2.0]),
     "cache": st.sampled_from(["auto", "none", "block", "prefix", "dual", "sub_block"]),
     "measure_drift": st.booleans(),
@@ -70,12 +72,14 @@ def fitting(draw: st.DrawFn) -> tuple[str, list[int | Hole], dict[str, Any]]:
         params |= draw(_lengths(mode, params["cache"]))
     if mode == "full" and params["cache"] == "none":
         params |= draw(st.fixed_dictionaries({}, optional={"cfg_scale": ANYTHING["cfg_scale"]}))
+    if mode == "causal" and params["cache"] == "block" and draw(st.booleans()):
+        params |= {"draft": "lookup", "draft_length": draw(st.none() | st.integers(1, 6))}
     if params["cache"] != "none":
         params["measure_drift"] = draw(st.booleans())
     params |= draw(st.fixed_dictionaries({}, optional=ALWAYS))
     banned = {MASK, *params.get("banned_ids", ())}
     params["logit_bias"] = {t: bias for t, bias in params.get("logit_bias", {}).items() if t not in banned}
-    if params["max_new_tokens"] and draw(st.booleans()):
+    if params["max_new_tokens"] and "draft" not in params and draw(st.booleans()):
         offsets = st.integers(0, params["max_new_tokens"] - 1)
         forced = draw(st.dictionaries(offsets, REAL_TOKENS, max_size=20))
         params["forced"] = {o: t for o, t in forced.items() if t not in params.get("banned_ids", ())}

@@ -93,8 +93,9 @@ class DecoderBase:
 
     def uncached(self, window: Window) -> Window:
         """See `Decoder.uncached`."""
+        before, behind = self.feed(0, window.start), self.feed(window.end, window.visible)
         return Window(
-            ids=self.feed(0, window.visible),
+            ids=torch.cat([before, window.ids, behind]),  # the window may hold a draft that the canvas does not
             start=0,
             visible=window.visible,
             rows=window.rows + window.start,
