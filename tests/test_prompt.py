@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -96,3 +97,18 @@ def test_a_mask_that_is_no_left_padding_is_refused(mask: Any, text: str) -> None
     with pytest.raises(ParameterError) as caught:
         strip_padding([[7, 8, 9]], mask)
     assert str(caught.value) == text
+
+
+def test_plain_text_begins_with_what_the_tokenizer_puts_there() -> None:
+    """A base model that was trained with a BOS token must get it, and only at the very beginning."""
+
+    class WithBos:
+        def encode_text(self, text: str, *, bos: bool = False) -> list[int]:
+            return [1] * bos + [9] * len(text)
+
+    model = dataclasses.replace(tiny("llama"), tokenizer=WithBos())  # pyright: ignore[reportArgumentType]
+    assert encode_prompt(model, "ab") == [1, 9, 9]
+    assert encode_prompt(model, ["a", Hole(2), "b"]) == [1, 9, Hole(2), 9]
+    assert encode_prompt(model, [Hole(2), "b"]) == [Hole(2), 9]
+    with pytest.raises(ParameterError, match="the prompt is empty"):
+        encode_prompt(model, "")

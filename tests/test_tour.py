@@ -56,7 +56,7 @@ class Letters:
 
     has_chat_template = False
 
-    def encode_text(self, text: str) -> list[int]:
+    def encode_text(self, text: str, *, bos: bool = False) -> list[int]:
         return [ord(letter) % 128 for letter in text]
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:

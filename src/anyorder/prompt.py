@@ -19,8 +19,9 @@ Prompt = str | Sequence[int | str | Hole] | Sequence[Message]
 def encode_prompt(model: LoadedModel, prompt: Prompt) -> list[int | Hole]:
     """Token ids and holes of a prompt.
 
-    Text never becomes a control or mask token, whatever it says; only `Hole` marks slots to fill. Token ids are taken
-    as they are: a mask id among them is a given token, not a hole.
+    Text never becomes a control or mask token, whatever it says; only `Hole` marks slots to fill. At the beginning of
+    plain text stands what the tokenizer puts there by itself: a BOS token, or nothing. Token ids are taken as they are:
+    a mask id among them is a given token, not a hole.
 
     Raises:
         ParameterError: the prompt is empty, of no known kind, or holds an id outside the vocabulary.
@@ -28,14 +29,16 @@ def encode_prompt(model: LoadedModel, prompt: Prompt) -> list[int | Hole]:
     """
     if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         _refuse_kind(prompt)
+    if not prompt:
+        _refuse_empty()
     if isinstance(prompt, str):
-        parts: list[int | Hole] = [*_tokenizer(model).encode_text(prompt)]
-    elif prompt and all(isinstance(part, Mapping) for part in prompt):
+        parts: list[int | Hole] = [*_tokenizer(model).encode_text(prompt, bos=True)]
+    elif all(isinstance(part, Mapping) for part in prompt):
         parts = [*_tokenizer(model).encode_chat([dict(m) for m in prompt if isinstance(m, Mapping)])]
     else:
-        parts = [piece for part in prompt for piece in _encode_part(model, part)]
+        parts = [piece for index, part in enumerate(prompt) for piece in _encode_part(model, part, first=index == 0)]
     if not parts:
-        raise ParameterError("the prompt is empty; give at least one token of text", param="prompt")
+        _refuse_empty()
     _check_ids(model, parts)
     return parts
 
@@ -64,14 +67,18 @@ def strip_padding(rows: Sequence[Sequence[int]], attention_mask: Sequence[Sequen
     return stripped
 
 
-def _encode_part(model: LoadedModel, part: object) -> list[int | Hole]:
+def _encode_part(model: LoadedModel, part: object, *, first: bool) -> list[int | Hole]:
     if isinstance(part, Hole):
         return [part]
     if isinstance(part, str):
-        return [*_tokenizer(model).encode_text(part)]
+        return [*_tokenizer(model).encode_text(part, bos=first)]
     if isinstance(part, int) and not isinstance(part, bool):
         return [part]
     _refuse_kind(part)
+
+
+def _refuse_empty() -> NoReturn:
+    raise ParameterError("the prompt is empty; give at least one token of text", param="prompt")
 
 
 def _refuse_kind(given: object) -> NoReturn:

@@ -21,7 +21,7 @@ class ByteTokenizer:
     has_chat_template = True
     eos = None
 
-    def encode_text(self, text: str) -> list[int]:
+    def encode_text(self, text: str, *, bos: bool = False) -> list[int]:
         return list(text.encode())
 
     def encode_chat(self, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> list[int]:

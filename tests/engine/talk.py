@@ -17,7 +17,7 @@ FIRST_WORD = 7
 class NumberTokenizer:
     """Token 7 is "7"; a message is its role's token, its words, and the stop token."""
 
-    def encode_text(self, text: str) -> list[int]:
+    def encode_text(self, text: str, *, bos: bool = False) -> list[int]:
         return [int(word) for word in text.split()]
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> list[int]:

@@ -26,7 +26,7 @@ class Counting(Transformer):
     shifted = False
 
     def forward(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
-        assert (ids == MASK).sum() == 1, "one token is masked at a time"
+        assert ((ids.view(-1, len(TEXT)) == MASK).sum(-1) == 1).all(), "one token is masked at a time"
         return (positions + TEXT[0] + self.shifted)[:, None]
 
     def head(self, hidden: Tensor) -> Tensor:

@@ -172,7 +172,7 @@ LOAD_FLAGS = (
          help="The id of the mask token, where the checkpoint does not say it."),
     Flag(name="shift", type=bool, has_opposite=True, panel="Model", shown_default="the family's",
          help="Do the logits of a position predict the next token? `anyorder inspect --check` tries it."),
-    Flag(name="verify", type=bool, panel="Model",
+    Flag(name="verify", type=bool, has_opposite=True, panel="Model", shown_default="for models that denoise",
          help="Check the shift of the logits after loading, and stop if it is not the family's."),
     Flag(name="offline", type=bool, panel="Model", help="Use only hub files that are on this machine."),
 )  # fmt: skip

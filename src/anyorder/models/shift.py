@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from anyorder.errors import ModelError, ParameterError
-from anyorder.models.attention import attend_alone, block_mask
+from anyorder.models.attention import block_mask, sdpa
 from anyorder.models.loaded import LoadedModel
+from anyorder.models.transformer import Attend
 
 SENTENCE = "The sun rises in the east and sets in the west."
 CLEAR = 1.0
@@ -55,7 +56,8 @@ class ShiftReport:
 def check_shift(model: LoadedModel, ids: Sequence[int] | None = None) -> ShiftReport:
     """Mask one token of a known sentence at a time and see which reading of the logits finds it again.
 
-    Costs one small forward per token; the checkpoint's own attention regime is used.
+    Costs one forward pass over as many copies of the sentence as it has tokens; the checkpoint's own attention regime
+    is used.
 
     Args:
         ids: tokens of a text that the model should know, at least three; None: an English sentence.
@@ -65,19 +67,31 @@ def check_shift(model: LoadedModel, ids: Sequence[int] | None = None) -> ShiftRe
     if model.mask_token_id is None:
         raise ParameterError("the shift check needs a mask token; pass mask_token_id", param="mask_token_id")
     text = torch.tensor(_sentence(model) if ids is None else list(ids), device=model.device)
+    places = torch.arange(1, len(text), device=model.device)
+    copies = text.repeat(len(places), 1)  # [P, L], each with another token masked
+    copies[places - 1, places] = model.mask_token_id
     mask = block_mask(len(text), model.spec.attention, model.block_length or 1)
-    attend = attend_alone(None if mask is None else mask.to(model.device))
-    positions = torch.arange(len(text), device=model.device)
-    found: list[Tensor] = []
-    for place in range(1, len(text)):
-        canvas = text.clone()
-        canvas[place] = model.mask_token_id
-        logits = model.network.head(model.network(canvas, positions, attend)[place - 1 : place + 1])
-        found.append(logits.log_softmax(-1)[:, text[place]])  # [2]: from the row before, from its own
-    shifted, unshifted = torch.stack(found).mean(0).tolist()
+    attend = _attend_copies(len(text), None if mask is None else mask.to(model.device))
+    positions = torch.arange(len(text), device=model.device).repeat(len(places))
+    hidden = model.network(copies.flatten(), positions, attend)
+    own = (places - 1) * len(text) + places
+    truth = text[places].unsqueeze(-1)
+    shifted, unshifted = (
+        float(model.network.head(hidden[rows]).log_softmax(-1).gather(-1, truth).mean()) for rows in (own - 1, own)
+    )
     return ShiftReport(
         declared=model.spec.shift, shifted=shifted, unshifted=unshifted, vocab_size=model.config.vocab_size
     )
+
+
+def _attend_copies(length: int, mask: Tensor | None) -> Attend:
+    """Attention inside each of the equally long sequences of a packed row; for a forward that wants every row."""
+
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        parts = zip(q.split(length), k.split(length), v.split(length), strict=True)
+        return torch.cat([sdpa(a, b.transpose(0, 1), c.transpose(0, 1), mask) for a, b, c in parts])
+
+    return attend
 
 
 def _sentence(model: LoadedModel) -> list[int]:

@@ -26,7 +26,7 @@ def load(
     shift: bool | None = None,
     offline: bool = False,
     pack: bool | None = None,
-    verify: bool = False,
+    verify: bool | None = None,
 ) -> LoadedModel:
     """Load a checkpoint; safetensors and JSON only, no code from the checkpoint runs.
 
@@ -43,7 +43,8 @@ def load(
         offline: never ask the hub, use what is in its local cache.
         pack: oneDNN weight layout: faster on a CPU, inference only. None: wherever it works; False: plain
             trainable parameters.
-        verify: run the shift self-check on the loaded weights, a few small forward passes (see `check_shift`).
+        verify: run the shift self-check on the loaded weights, one small forward pass (see `check_shift`). None: for
+            models that denoise and have a tokenizer; an autoregressive model is known to be shifted.
     Raises:
         ModelError: not found, not supported, damaged, or at odds with its tokenizer; see the subclasses.
         MissingExtra: the default model's weights are not installed.
@@ -78,7 +79,7 @@ def load(
         block_length=found.block_length,
         source=found.source,
     )
-    if verify:
+    if model.spec.attention != "causal" and model.tokenizer is not None if verify is None else verify:
         check_shift(model).require()
     return model
 
