@@ -50,6 +50,7 @@ def refusal(family: str, holes: int = 0, **fields: Any) -> ParameterError:
         ("fast_dllm_v2", {}, {"mode": "block", "policy": "threshold", "cache": "block", "sub_block_length": 8}),
         ("fast_dllm_v2", {"block_length": 12}, {"sub_block_length": 12}),
         ("fast_dllm_v2", {"block_length": 16, "policy": "origin"}, {"sub_block_length": 16}),
+        ("fast_dllm_v2", {"block_length": 16, "steps": 5}, {"sub_block_length": 16, "policy": "low_confidence"}),
         ("fast_dllm_v2", {"mode": "causal"}, {"mode": "causal", "cache": "block", "policy": None}),
         ("llama", {}, {"mode": "causal", "cache": "block", "policy": None, "block_length": None}),
         ("llama", {"cache": "none"}, {"mode": "causal", "cache": "none"}),
@@ -137,7 +138,17 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "fast_dllm_v2",
         {"policy": "origin", "sub_block_length": 4},
-        "policy 'origin' draws among all slots of a block; drop `sub_block_length`",
+        "policy 'origin' spreads over a whole block, which sub-blocks cut; drop it or do without sub-blocks",
+    ),
+    (
+        "fast_dllm_v2",
+        {"steps": 4, "sub_block_length": 4},
+        "`steps` spreads over a whole block, which sub-blocks cut; drop it or do without sub-blocks",
+    ),
+    (
+        "fast_dllm_v2",
+        {"steps": 4, "cache": "sub_block"},
+        "`steps` spreads over a whole block, which sub-blocks cut; drop it or do without sub-blocks",
     ),
     ("sdar", {"block_length": 97}, "`block_length` 97 is longer than the model's context 96"),
     (

@@ -121,10 +121,12 @@ def _block_length(params: DecodeParams, model: LoadedModel) -> int | None:
 def _sub_block_length(params: DecodeParams, model: LoadedModel) -> int:
     block, sub, published = params.block_length, params.sub_block_length, model.spec.sub_block_length
     assert block is not None
+    whole = "`steps`" if params.steps is not None else "policy 'origin'" if params.policy == "origin" else None
+    if whole and (params.cache == "sub_block" or (sub or block) < block):
+        name = "cache" if params.cache == "sub_block" else "sub_block_length"
+        _refuse(name, f"{whole} spreads over a whole block, which sub-blocks cut; drop it or do without sub-blocks")
     if sub is None:
-        sub = published if published and block % published == 0 and params.policy != "origin" else block
-    if params.policy == "origin" and sub < block:
-        _refuse("sub_block_length", "policy 'origin' draws among all slots of a block; drop `sub_block_length`")
+        sub = published if published and block % published == 0 and not whole else block
     if params.cache == "sub_block" and sub == block:
         _refuse("sub_block_length", f"cache 'sub_block' needs a `sub_block_length` below the block length {block}")
     return sub

@@ -147,11 +147,25 @@ def test_without_steps_dreams_policies_commit_one_slot_per_pass() -> None:
         assert sorted(slot.commit_pass for slot in answer.trace) == list(range(8))
 
 
-def test_a_time_grid_counts_the_slots_of_the_block_not_of_the_sub_block() -> None:
-    """Counting the sub-block's left 24 of 32 passes idle and committed the other sub-blocks in one pass each."""
-    answer = anyorder.generate(
-        tiny("fast_dllm_v2"), [5], policy="entropy", steps=16, block_length=16, sub_block_length=4, max_new_tokens=15,
-        stop_ids=(),
-    )  # fmt: skip
-    per_pass = [sum(slot.commit_pass == p for slot in answer.trace) for p in range(answer.stats.passes)]
-    assert max(per_pass) <= 2
+STEPS: list[tuple[str, dict[str, Any], int]] = [
+    *[("llada", {"steps": steps, "block_length": 4}, steps) for steps in (3, 6, 9, 12)],
+    *[("llada", {"steps": steps}, steps) for steps in (1, 5, 7, 12)],
+    *[("llada", {"steps": steps, "policy": "random", "temperature": 1.0}, steps) for steps in (1, 5, 12)],
+    *[("dream", {"steps": steps}, steps) for steps in (1, 5, 7, 12)],
+    *[("dream", {"steps": steps, "policy": "maskgit_plus", "alg_temp": 0.5}, steps) for steps in (4, 6)],
+    *[("sdar", {"steps": steps, "threshold": 1.0}, 3 * steps) for steps in (1, 2, 3, 4)],
+    *[("sdar", {"steps": steps, "policy": "sequential", "block_length": 6}, 2 * steps) for steps in (1, 4, 6)],
+    *[
+        ("fast_dllm_v2", {"steps": steps, "policy": "low_confidence", "block_length": 12}, 1 + steps)
+        for steps in (4, 6)
+    ],
+]
+
+
+@pytest.mark.parametrize(("family", "params", "passes"), STEPS)
+def test_steps_are_the_passes_of_an_answer_or_of_a_block(family: str, params: dict[str, Any], passes: int) -> None:
+    """Per answer for LLaDA and Dream, per block for block models, whose shifted ones also write the prompt."""
+    prompt: list[int | Hole] = [5 + i for i in range(12)]
+    model = tiny(family)
+    answer = audited(anyorder.stream(model, prompt, max_new_tokens=12, stop_ids=(), **params), model, prompt)
+    assert answer.stats.passes == passes

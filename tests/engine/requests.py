@@ -59,6 +59,14 @@ def prompts(*, holes: bool, min_size: int = 1, max_size: int = 12) -> st.SearchS
     return st.lists(parts, min_size=min_size, max_size=max_size)
 
 
+def has_ties(prompt: list[int | Hole]) -> bool:
+    """True if slots may look exactly alike: nothing but masks is to be seen, and equal values add up to equal sums.
+
+    Which of them comes first is then up to the last digit.
+    """
+    return not isinstance(prompt[0], int) or prompt[0] == MASK
+
+
 @st.composite
 def fitting(draw: st.DrawFn) -> tuple[str, list[int | Hole], dict[str, Any]]:
     """A family, a prompt and parameters that go together (most of the time)."""
@@ -70,6 +78,9 @@ def fitting(draw: st.DrawFn) -> tuple[str, list[int | Hole], dict[str, Any]]:
     if mode != "causal":
         params |= draw(_policy(mode, params["max_new_tokens"]))
         params |= draw(_lengths(mode, params["cache"]))
+        if "steps" in params or params["policy"] == "origin":  # they do not know sub-blocks
+            params.pop("sub_block_length", None)
+            params["cache"] = "block" if params["cache"] == "sub_block" else params["cache"]
     if mode == "full" and params["cache"] == "none":
         params |= draw(st.fixed_dictionaries({}, optional={"cfg_scale": ANYTHING["cfg_scale"]}))
     if mode == "causal" and params["cache"] == "block" and draw(st.booleans()):
