@@ -26,6 +26,9 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """
     tokens, heads, width = q.shape
     groups = heads // k.shape[0]
+    if tokens == 1 and mask is None:  # already stacked; at one token per pass the rearranging costs as much as the rest
+        mixed = F.scaled_dot_product_attention(q.view(1, k.shape[0], groups, width), k[None], v[None])
+        return mixed.view(1, heads, width)
     stacked = q.view(tokens, k.shape[0], groups, width).permute(1, 2, 0, 3).reshape(1, k.shape[0], -1, width)
     if mask is not None and groups > 1 and tokens > 1:
         mask = mask.repeat(groups, 1)  # [G * Tq, Tk]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from anyorder.models.config import ModelConfig
 from anyorder.models.linear import Linear, PackedLinear
+from anyorder.models.norm import rms_norm
 from anyorder.models.rope import rotate, rotation
 
 
@@ -64,7 +65,6 @@ class Layer(nn.Module):
         hidden, inner = config.hidden_size, config.intermediate_size
         self.index = index
         self.eps = config.rms_norm_eps
-        self.width = (hidden,)
         self.head = (config.head_dim,)
         self.heads = (config.num_heads, config.num_kv_heads)
         # `split_with_sizes` below: `split` goes through Python and costs 2 µs more, four times a layer
@@ -88,19 +88,15 @@ class Layer(nn.Module):
         if not x.shape[0]:  # nothing wanted: the caller only stores keys and values
             return x
         x = x + self.out(mixed.reshape(x.shape[0], -1))
-        gate, up = self.gate_up(F.rms_norm(x, self.width, self.mlp_norm, self.eps)).split_with_sizes(self.inner, -1)
+        gate, up = self.gate_up(rms_norm(x, self.mlp_norm, self.eps)).split_with_sizes(self.inner, -1)
         return x + self.down(F.silu(gate) * up)
 
     def _project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        qk, v = self.qkv(F.rms_norm(x, self.width, self.attention_norm, self.eps)).split_with_sizes(self.split, -1)
+        qk, v = self.qkv(rms_norm(x, self.attention_norm, self.eps)).split_with_sizes(self.split, -1)
         qk = qk.view(x.shape[0], -1, *self.head)  # queries and keys are rotated together
         if self.query_norm is not None and self.key_norm is not None:
             q, k = qk.split_with_sizes(self.heads, 1)
-            q, k = (
-                F.rms_norm(q, self.head, self.query_norm, self.eps),
-                F.rms_norm(k, self.head, self.key_norm, self.eps),
-            )
-            qk = torch.cat((q, k), 1)
+            qk = torch.cat((rms_norm(q, self.query_norm, self.eps), rms_norm(k, self.key_norm, self.eps)), 1)
         q, k = rotate(qk, cos, sin).split_with_sizes(self.heads, 1)
         return q, k, v.view(x.shape[0], -1, *self.head)
 
@@ -139,7 +135,7 @@ class Transformer(nn.Module):
         last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):
             x = layer(x, cos, sin, attend, rows if index == last else None)
-        return F.rms_norm(x, (self.config.hidden_size,), self.norm, self.config.rms_norm_eps)
+        return rms_norm(x, self.norm, self.config.rms_norm_eps)
 
     def head(self, hidden: Tensor) -> Tensor:
         """[R, hidden] -> logits [R, vocab]; float32, or float64 for a float64 network."""
