@@ -13,6 +13,7 @@ from tests.engine.tiny import tiny
 
 import anyorder
 from anyorder import AnyorderError, DecodeParams, Hole
+from anyorder.errors import ParameterError
 from anyorder.events import Finished, Started
 
 
@@ -122,3 +123,26 @@ def test_the_exported_names_exist() -> None:
         assert getattr(anyorder, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'generat'"):
         anyorder.generat  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_equal_prompts_with_different_sample_numbers_get_independent_answers() -> None:
+    """One seed, many samples; the answer of a number does not depend on its neighbours."""
+    model, prompt = tiny("llada"), [5, 6, 7]
+    options: dict[str, Any] = {"max_new_tokens": 12, "temperature": 1.0, "stop_ids": ()}
+    several = anyorder.generate_batch(model, [prompt] * 3, samples=[0, 1, 2], **options)
+    assert len({answer.ids for answer in several}) == 3
+    assert anyorder.generate_batch(model, [prompt], samples=[2], **options)[0].ids == several[2].ids
+    assert anyorder.generate(model, prompt, **options).ids == several[0].ids
+    for wrong in ([0], [0, 1, -1]):
+        with pytest.raises(ParameterError, match="`samples` needs a number >= 0 for each of the 3 prompts"):
+            anyorder.generate_batch(model, [prompt] * 3, samples=wrong, **options)
+
+
+@pytest.mark.parametrize("name", ["top_p", "top_k"])
+def test_a_filter_that_changes_nothing_is_refused(name: str) -> None:
+    value = 0.9 if name == "top_p" else 3
+    with pytest.raises(ParameterError, match=f"`{name}` changes nothing at temperature 0 here"):
+        anyorder.generate(tiny("llada"), [5], **{name: value})
+    with pytest.raises(ParameterError, match=f"`{name}` changes nothing"):
+        anyorder.generate(tiny("llama"), [5], **{name: value})
+    anyorder.generate(tiny("dream"), [5], max_new_tokens=4, **{name: value})  # shapes Dream's confidence

@@ -37,6 +37,7 @@ class EventStream(Iterator[Event]):
         prompts: Sequence[Sequence[int | Hole]],
         params: DecodeParams,
         *,
+        samples: Sequence[int] | None = None,
         storage: KVStorage | None = None,
         cached: int = 0,
     ) -> None:
@@ -47,7 +48,10 @@ class EventStream(Iterator[Event]):
         self.folds = [Fold(_decode(model), stop_ids, time.perf_counter, began) for _ in prompts]
         self.engine = Engine(
             self.runner,
-            [self._sequence(model, prompt, index, storage, cached) for index, prompt in enumerate(prompts)],
+            [
+                self._sequence(model, prompt, index, samples[index] if samples else 0, storage, cached)
+                for index, prompt in enumerate(prompts)
+            ],
         )
         self._events = self._run()
 
@@ -56,11 +60,12 @@ class EventStream(Iterator[Event]):
         model: LoadedModel,
         prompt: Sequence[int | Hole],
         index: int,
+        sample: int,
         storage: KVStorage | None,
         cached: int,
     ) -> RunningSequence:
         params = self.params[index]
-        decoder = build_decoder(params, model, prompt, request=index, cached=cached)
+        decoder = build_decoder(params, model, prompt, request=index, sample=sample, cached=cached)
         columns = stored_columns(params, decoder.end)
         if storage is not None:
             storage.reserve(columns)
@@ -132,6 +137,7 @@ def generate_batch(
     params: DecodeParams | None = None,
     *,
     attention_mask: Sequence[Sequence[int]] | None = None,
+    samples: Sequence[int] | None = None,
     **changes: Any,
 ) -> list[Generation]:
     """Decode many prompts of any lengths together, one forward pass for all of them at a time.
@@ -140,6 +146,8 @@ def generate_batch(
 
     Args:
         attention_mask: for prompts that are left-padded rows of token ids: 0 for padding, 1 for text.
+        samples: number of each prompt's sample under the one seed, 0 if left out; equal prompts with different numbers
+            get independent answers: `generate_batch(model, [prompt] * 4, samples=range(4), temperature=1.0)`.
     """
     if isinstance(prompts, str) or not isinstance(prompts, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ParameterError(
@@ -150,8 +158,13 @@ def generate_batch(
         raise ParameterError("no prompts given; give at least one", param="prompts")
     if attention_mask is not None:
         prompts = strip_padding(_token_rows(prompts), attention_mask)
+    if samples is not None and (len(samples) != len(prompts) or any(sample < 0 for sample in samples)):
+        raise ParameterError(
+            f"`samples` needs a number >= 0 for each of the {len(prompts)} prompts, got {list(samples)}",
+            param="samples",
+        )
     encoded = [encode_prompt(model, prompt) for prompt in prompts]
-    return EventStream(model, encoded, DecodeParams.of(params, **changes)).generations()
+    return EventStream(model, encoded, DecodeParams.of(params, **changes), samples=samples).generations()
 
 
 def _token_rows(prompts: Sequence[Prompt]) -> list[list[int]]:

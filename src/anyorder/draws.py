@@ -1,4 +1,4 @@
-"""Counter-based randomness: a draw depends on (seed, request, slot, pass) and on nothing else.
+"""Counter-based randomness: a draw depends on (seed, sample, slot, pass) and on nothing else.
 
 A request therefore gives the same answer alone and inside any batch, and on any device up to rounding of its logits.
 """
@@ -19,15 +19,15 @@ _STREAMS: dict[Stream, int] = {"token": 0, "slot": 1}
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """The random numbers of one request.
+    """The random numbers of one sample.
 
     Args:
         seed: the user's seed, any int64.
-        request: number of the sample under one seed (0 for the first), not a position in a batch.
+        sample: number of the sample under one seed (0 for the first), not a position in a batch.
     """
 
     seed: int = 0
-    request: int = 0
+    sample: int = 0
 
     def uniform(self, slots: Tensor, pass_index: int, stream: Stream = "token") -> Tensor:
         """One number per slot.
@@ -38,7 +38,7 @@ class Draws:
         Returns:
             [n] float in [0, 1), float64 where the device has it.
         """
-        key = struct.pack("<qqqq", self.seed, self.request, pass_index, _STREAMS[stream])
+        key = struct.pack("<qqqq", self.seed, self.sample, pass_index, _STREAMS[stream])
         start = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little", signed=True)
         bits = _mix(slots * _GOLDEN + start) >> 11 & (1 << 53) - 1
         return bits.to(wide_dtype(slots.device)) * 2.0**-53

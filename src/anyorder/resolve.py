@@ -36,6 +36,7 @@ def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0) -> Deco
     params = params.replace(mode=mode, cache=cache)
     _check_mode_fields(params)
     _check_stops(params, model)
+    _check_filters(params, model)
     if mode == "causal":
         return params
     params = params.replace(policy=_policy(params, model), block_length=_block_length(params, model))
@@ -166,6 +167,15 @@ def _check_delay(params: DecodeParams) -> None:
             f"`confidence_eos_eot_inf` lowers a probability that policy {info.name!r} does not rank by; drop it or use "
             "low_confidence",
         )
+
+
+def _check_filters(params: DecodeParams, model: LoadedModel) -> None:
+    """At temperature 0 the best token survives every filter; only a confidence measured behind them still changes."""
+    if params.temperature > 0 or (params.mode != "causal" and model.spec.confidence == "filtered"):
+        return
+    for name in ("top_p", "top_k"):
+        if getattr(params, name) is not None:
+            _refuse(name, f"`{name}` changes nothing at temperature 0 here; drop it or set a `temperature`")
 
 
 def _check_draft(params: DecodeParams) -> None:

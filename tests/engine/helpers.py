@@ -41,7 +41,7 @@ def chooser(
             mask_id=joint.mask_id,
             temperature=temperature,
             confidence=cast(Any, confidence),
-            draws=Draws(seed=11, request=request),
+            draws=Draws(seed=11, sample=request),
         ),
         knobs=Knobs(**(knobs or {})),
         alg_temp=alg_temp,
