@@ -19,7 +19,7 @@ KeyValues = list[tuple[Tensor, Tensor]]  # per layer, each [1, H, L, D]
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """A LLaDA's sizes; `sharpness` scales the random output head, `spread` the random attention projections."""
+    """A LLaDA's sizes; the mask is the last id."""
 
     hidden: int
     inner: int
