@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -52,6 +52,18 @@ def test_a_stream_can_be_read_in_part_and_then_folded() -> None:
         next(stream)
     assert len(stream.generations()[0].ids) == 6
     assert list(stream) == []
+
+
+@pytest.mark.parametrize("family", ["llada", "sdar", "llama"])
+def test_two_streams_of_one_model_do_not_disturb_each_other(family: str) -> None:
+    model, prompts = tiny(family), ([5, 6, 7], [8, 9])
+    streams = [anyorder.stream(model, prompt, max_new_tokens=8, stop_ids=()) for prompt in prompts]
+    running = list(streams)
+    while running:
+        running = [stream for stream in running if next(stream, None)]
+    for prompt, stream in zip(prompts, streams, strict=True):
+        alone = anyorder.generate(model, prompt, max_new_tokens=8, stop_ids=())
+        assert stream.generations()[0].ids == alone.ids
 
 
 def test_nothing_runs_before_the_first_event_is_asked_for() -> None:
@@ -133,16 +145,16 @@ def test_equal_prompts_with_different_sample_numbers_get_independent_answers() -
     assert len({answer.ids for answer in several}) == 3
     assert anyorder.generate_batch(model, [prompt], samples=[2], **options)[0].ids == several[2].ids
     assert anyorder.generate(model, prompt, **options).ids == several[0].ids
-    for wrong in ([0], [0, 1, -1]):
+    for wrong in ([0], [0, 1, -1], [0, 1, 2**63], [0, 1, "2"], [0, 1, 2.0], 3, "012"):
         with pytest.raises(ParameterError, match="`samples` needs a number >= 0 for each of the 3 prompts"):
-            anyorder.generate_batch(model, [prompt] * 3, samples=wrong, **options)
+            anyorder.generate_batch(model, [prompt] * 3, samples=cast(Any, wrong), **options)
 
 
 @pytest.mark.parametrize("name", ["top_p", "top_k"])
 def test_a_filter_that_changes_nothing_is_refused(name: str) -> None:
-    value = 0.9 if name == "top_p" else 3
+    filters: dict[str, Any] = {name: 0.9 if name == "top_p" else 3}
     with pytest.raises(ParameterError, match=f"`{name}` changes nothing at temperature 0 here"):
-        anyorder.generate(tiny("llada"), [5], **{name: value})
+        anyorder.generate(tiny("llada"), [5], **filters)
     with pytest.raises(ParameterError, match=f"`{name}` changes nothing"):
-        anyorder.generate(tiny("llama"), [5], **{name: value})
-    anyorder.generate(tiny("dream"), [5], max_new_tokens=4, **{name: value})  # shapes Dream's confidence
+        anyorder.generate(tiny("llama"), [5], **filters)
+    anyorder.generate(tiny("dream"), [5], max_new_tokens=4, **filters)  # shapes Dream's confidence

@@ -158,13 +158,18 @@ def generate_batch(
         raise ParameterError("no prompts given; give at least one", param="prompts")
     if attention_mask is not None:
         prompts = strip_padding(_token_rows(prompts), attention_mask)
-    if samples is not None and (len(samples) != len(prompts) or any(sample < 0 for sample in samples)):
+    if samples is not None and not _are_samples(samples, len(prompts)):
         raise ParameterError(
-            f"`samples` needs a number >= 0 for each of the {len(prompts)} prompts, got {list(samples)}",
-            param="samples",
+            f"`samples` needs a number >= 0 for each of the {len(prompts)} prompts, got {samples!r}", param="samples"
         )
     encoded = [encode_prompt(model, prompt) for prompt in prompts]
     return EventStream(model, encoded, DecodeParams.of(params, **changes), samples=samples).generations()
+
+
+def _are_samples(samples: object, count: int) -> bool:
+    if not isinstance(samples, Sequence) or len(samples) != count:
+        return False
+    return all(type(sample) is int and 0 <= sample < 2**63 for sample in samples)
 
 
 def _token_rows(prompts: Sequence[Prompt]) -> list[list[int]]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import anyorder
 from anyorder import AnyorderError, Hole
+from anyorder.errors import ModelError
 from anyorder.models.families import FAMILIES
 from anyorder.models.loaded import LoadedModel
 from anyorder.policies.catalog import POLICIES
@@ -48,8 +49,8 @@ def test_every_policy_runs_on_every_family(family: str, policy: str, temperature
     audited(stream, model, prompt)
 
 
-class MaskLover(torch.nn.Module):
-    """A network that believes in nothing but its mask token."""
+class Swayed(torch.nn.Module):
+    """A network whose logit of the mask token is moved: it believes in nothing but that, or is broken (nan)."""
 
     def __init__(self, model: LoadedModel, sway: float) -> None:
         super().__init__()
@@ -62,13 +63,13 @@ class MaskLover(torch.nn.Module):
 
     def head(self, hidden: Tensor) -> Tensor:
         logits = self.inner.head(hidden)
-        logits[:, MASK] += self.sway
+        logits[:, MASK if self.sway > 0 else 5] += self.sway
         return logits
 
 
-def loving(family: str, sway: float) -> LoadedModel:
+def swayed(family: str, sway: float) -> LoadedModel:
     model = tiny(family)
-    return replace(model, network=cast(Any, MaskLover(model, sway)))
+    return replace(model, network=cast(Any, Swayed(model, sway)))
 
 
 @pytest.mark.parametrize("sway", [1e4, float("inf")])
@@ -79,12 +80,43 @@ def test_a_model_that_wants_masks_gets_none(family: str, temperature: float, swa
     mode = next(mode for mode in FAMILIES[family].modes if mode != "causal")
     prompt: list[int | Hole] = [5, Hole(1), 6]
     params: dict[str, Any] = {"mode": mode, "max_new_tokens": 7, "temperature": temperature, "stop_ids": ()}
-    model = loving(family, sway)
+    model = swayed(family, sway)
     answer = audited(anyorder.stream(model, prompt, **params), model, prompt)
     plain = anyorder.generate(tiny(family), prompt, **params)
     assert MASK not in (*answer.prompt_ids, *answer.ids)
     assert (answer.ids, answer.prompt_ids) == (plain.ids, plain.prompt_ids)
     assert [s.confidence for s in answer.trace] == pytest.approx([s.confidence for s in plain.trace])
+
+
+@pytest.mark.parametrize("policy", ["threshold", "entropy_bound", "factor", "random", "origin"])
+@pytest.mark.parametrize("family", ["llada", "sdar", "fast_dllm_v2"])
+def test_a_model_that_computes_nan_is_named_and_does_not_hang(family: str, policy: str) -> None:
+    """Comparisons with nan are false: the entropy bound would never commit a slot."""
+    with pytest.raises(
+        ModelError, match="the model's logits are nan: its weights are damaged, or its numbers overflow"
+    ):
+        anyorder.generate(swayed(family, float("nan")), [5, 6], max_new_tokens=6, policy=policy)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", ANY_ORDER)
+def test_every_dtype_keeps_the_rules(family: str, dtype: torch.dtype) -> None:
+    """Ties are frequent in bfloat16."""
+    model, prompt = tiny(family, dtype=dtype), [5, 6, 7]
+    for temperature in (0.0, 1.0):
+        audited(anyorder.stream(model, prompt, max_new_tokens=12, temperature=temperature), model, prompt)
+
+
+@pytest.mark.parametrize("policy", ["low_confidence", "random", "sequential", "entropy"])
+@pytest.mark.parametrize("prompt", [[5, Hole(2)], [Hole(3), 5, 6], [8, Hole(4), 9]])
+def test_holes_compete_with_the_slots_of_a_block(policy: str, prompt: list[int | Hole]) -> None:
+    """An even schedule then leaves a block with open slots; it is finished when they are filled, not before."""
+    model = tiny("llada")
+    for seed in range(3):
+        stream = anyorder.stream(
+            model, prompt, policy=policy, block_length=2, max_new_tokens=6, temperature=1.0, seed=seed, stop_ids=()
+        )
+        assert audited(stream, model, prompt).stats.blocks == 3
 
 
 @pytest.mark.parametrize("family", ANY_ORDER)

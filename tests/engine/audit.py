@@ -81,6 +81,10 @@ class Audit:
                 self._take_commit(event)
             case BlockFinished():
                 assert event.passes == self.passes + self.started
+                stop = self.first_stop()
+                assert None not in self.ids[event.start : event.end if stop is None else stop], (
+                    "an open block is finished"
+                )
             case Finished():
                 assert self.finished is None
                 self.finished = event

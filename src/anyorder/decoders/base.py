@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from anyorder.canvas import Canvas
+from anyorder.errors import ModelError
 from anyorder.events import Event, Finished, FinishReason, Started
 from anyorder.window import Window
 
@@ -111,7 +112,15 @@ class DecoderBase:
         return windows
 
     def commit(self, decision: Tensor) -> list[Event]:
-        """Commit the chosen candidates and count the pass."""
+        """Commit the chosen candidates and count the pass.
+
+        Raises:
+            ModelError: the network computed nan.
+        """
+        if bool(decision[1].isnan().any()):
+            raise ModelError(
+                "the model's logits are nan: its weights are damaged, or its numbers overflow; try dtype 'float32'"
+            )
         chosen = decision[2] > 0
         pass_index, self.passes = self.passes, self.passes + 1
         if not bool(chosen.any()):

@@ -53,6 +53,7 @@ class FullDecoder(DecoderBase):
         self.scheme: FullScheme = scheme
         self.cfg_scale = cfg_scale
         self.block_index = 0
+        self.left: list[tuple[int, Span]] = []  # blocks that were left, because of their schedule, with open slots
         first = canvas.answer_start if block_length is not None else 0
         self._enter(Span(first, min(first + (block_length or end), end)))
 
@@ -122,15 +123,25 @@ class FullDecoder(DecoderBase):
         return self._advance()
 
     def _advance(self) -> list[Event]:
-        events: list[Event] = []
+        events = self._blocks_finished() if self.left else []
         while self.finished is None and self._block_done():
             events += self._next_block()
         return events
 
+    def _blocks_finished(self) -> list[Event]:
+        stop = self.stop_slot()
+        done = [
+            (index, block)
+            for index, block in self.left
+            if self.canvas.is_filled(block.start, block.end if stop is None else min(stop, block.end))
+        ]
+        self.left = [entry for entry in self.left if entry not in done]
+        return [BlockFinished(self.canvas.request, index, b.start, b.end, self.passes) for index, b in done]
+
     def _block_done(self) -> bool:
         if self._candidates().numel() == 0:
             return True
-        if self.block.end >= self.end:
+        if self.block.end >= self.end or self.stop_slot() is not None:
             return False
         if self.schedule.kind == "even" and self.scheme == "none":  # a cache leaves no slot behind
             return self.step >= self.schedule.passes
@@ -138,9 +149,8 @@ class FullDecoder(DecoderBase):
 
     def _next_block(self) -> list[Event]:
         block = self.block
-        events: list[Event] = [
-            BlockFinished(self.canvas.request, self.block_index, block.start, block.end, self.passes)
-        ]
+        self.left.append((self.block_index, block))
+        events = self._blocks_finished()
         reason = self.ending()
         if reason or block.end >= self.end:
             return events + self.finish(reason or "length")
