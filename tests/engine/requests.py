@@ -19,7 +19,7 @@ KNOBS: dict[str, st.SearchStrategy[Any]] = {
     "threshold": st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.9, 1.0]),
     "factor": st.sampled_from([0.1, 0.9, 1.0, 3.0, 100.0]),
     "entropy_bound": st.sampled_from([0.0, 0.1, 2.0, 5.0, 100.0]),
-    "alg_temp": st.sampled_from([0.0, 0.1, 1.0, 1e-9]),
+    "alg_temp": st.sampled_from([0.0, 0.1, 1.0, 1e-3]),
     "eps": st.sampled_from([1e-3, 0.5, 0.99]),
 }
 ALWAYS: dict[str, st.SearchStrategy[Any]] = {
@@ -88,13 +88,15 @@ def fitting(draw: st.DrawFn) -> tuple[str, list[int | Hole], dict[str, Any]]:
     if params["cache"] != "none":
         params["measure_drift"] = draw(st.booleans())
     params |= draw(st.fixed_dictionaries({}, optional=ALWAYS))
+    if not params.get("temperature") and (mode == "causal" or spec.confidence == "raw"):
+        params = {name: value for name, value in params.items() if name not in ("top_p", "top_k")}
     banned = {MASK, *params.get("banned_ids", ())}
     params["logit_bias"] = {t: bias for t, bias in params.get("logit_bias", {}).items() if t not in banned}
     if params["max_new_tokens"] and "draft" not in params and draw(st.booleans()):
         offsets = st.integers(0, params["max_new_tokens"] - 1)
         forced = draw(st.dictionaries(offsets, REAL_TOKENS, max_size=20))
         params["forced"] = {o: t for o, t in forced.items() if t not in params.get("banned_ids", ())}
-    holes = mode != "causal" and draw(st.booleans())
+    holes = mode != "causal" and params["cache"] not in ("prefix", "dual") and draw(st.booleans())
     return family, draw(prompts(holes=holes)), params
 
 
@@ -106,7 +108,7 @@ def _policy(draw: st.DrawFn, mode: str, slots: int) -> dict[str, Any]:
         if name in KNOBS and draw(st.booleans()):
             params[name] = draw(KNOBS[name])
     if "steps" in info.reads and draw(st.booleans()):
-        params["steps"] = draw(st.integers(1, max(1, min(slots, 8))))
+        params["steps"] = draw(st.integers(1, max(1, min(slots, 8 if mode == "full" else 4))))
     if info.score == "probability" and info.name != "sequential":
         params["confidence_eos_eot_inf"] = draw(st.booleans())
     return params
