@@ -5,8 +5,10 @@
     python benchmarks/causal.py --model FOLDER --dtypes float32 --tokens 8 --repeats 1
 
 All sides decode in turn, in one run. In float32 the ids must be equal to those of transformers or the script fails; in
-bfloat16 two correct programs round differently and may part ways at a near-tie, so the first difference is reported.
-llama.cpp reads the 4-bit GGUF file that the default model's float weights were dequantised from.
+bfloat16 two correct programs round differently and may part ways at a near-tie, so the first difference is reported,
+and on how many tokens both agree when ours is fed the text of transformers. "lookup" drafts three tokens from the text
+so far and verifies them in the same pass (`draft="lookup"`); its text is that of plain decoding. llama.cpp reads the
+4-bit GGUF file that the default model's float weights were dequantised from.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from common import Spread, machine, machine_line, save, table
 
 import anyorder
 from anyorder.models.load.source import locate
+from anyorder.runner import Runner
+from anyorder.window import Window
 
 PROMPT = "Write a short story about a lighthouse keeper who finds a letter in a bottle."
 
@@ -37,19 +41,30 @@ class Run:
     seconds: float
     ids: list[int]
     outside: float = 0.0
+    passes: int = 0
 
 
 Decode = Callable[[list[int], int], Run]
 
 
-def ours(model: Any) -> Decode:
+def ours(model: Any, draft: str) -> Decode:
     def decode(prompt: list[int], tokens: int) -> Run:
         began = time.perf_counter()
-        answer = anyorder.generate(model, prompt, mode="causal", max_new_tokens=tokens, stop_ids=())
+        answer = anyorder.generate(model, prompt, mode="causal", draft=draft, max_new_tokens=tokens, stop_ids=())
         seconds = time.perf_counter() - began
-        return Run(seconds, list(answer.ids), seconds - answer.stats.model_s)
+        return Run(seconds, list(answer.ids), seconds - answer.stats.model_s, answer.stats.passes)
 
     return decode
+
+
+@torch.inference_mode()
+def agreement(model: Any, prompt: list[int], theirs: list[int]) -> float:
+    """Share of `theirs` that our model would write, each after their text so far."""
+    ids = torch.tensor(prompt + theirs[:-1])
+    rows = torch.arange(len(prompt) - 1, len(ids))
+    window = Window(ids=ids, start=0, visible=len(ids), rows=rows, attention="causal", stores=False)
+    (logits,) = Runner(model.network).forward([window], [None])
+    return float((logits.argmax(-1) == torch.tensor(theirs)).float().mean())
 
 
 def of_transformers(folder: Path, dtype: str) -> Decode:
@@ -108,40 +123,47 @@ def same_until(a: list[int], b: list[int]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def compare(runs: dict[str, list[Run]], tokens: int, dtypes: list[str]) -> dict[str, Any]:
-    """Speeds of all sides, and the ratios of ours to the others of the same round."""
-    speeds = {name: Spread.of([tokens / run.seconds for run in done]) for name, done in runs.items()}
-    ratios: dict[str, Spread] = {}
-    agreement: dict[str, int] = {}
-    outside: dict[str, Spread] = {}
-    for dtype in dtypes:
-        mine = runs[f"anyorder {dtype}"]
-        outside[dtype] = Spread.of([run.outside / run.seconds for run in mine])
-        for other in (f"transformers {dtype}", "llama.cpp Q4_1"):
-            if other in runs:
-                pairs = zip(mine, runs[other], strict=True)
-                ratios[f"{dtype} over {other}"] = Spread.of([theirs.seconds / own.seconds for own, theirs in pairs])
-        agreement[dtype] = same_until(mine[0].ids, runs[f"transformers {dtype}"][0].ids)
-    return {"tokens_per_second": speeds, "ratios": ratios, "same_ids_as_transformers": agreement, "outside": outside}
+def compare(runs: dict[str, list[Run]], tokens: int) -> list[dict[str, Any]]:
+    """One row for each of our sides; the ratios are those of the same round."""
+    rows: list[dict[str, Any]] = []
+    for name in (name for name in runs if name.startswith("anyorder")):
+        mine, dtype = runs[name], name.split()[1]
+        row: dict[str, Any] = {
+            "side": name.removeprefix("anyorder "),
+            "dtype": dtype,
+            "tokens_per_second": _speed(mine, tokens),
+            "tokens_per_pass": tokens / mine[0].passes,
+            "outside_model": Spread.of([run.outside / run.seconds for run in mine]),
+        }
+        for other in ("transformers", "llama.cpp"):
+            theirs = runs.get(f"{other} {dtype if other == 'transformers' else 'Q4_1'}")
+            if theirs:
+                row[f"{other}_tokens_per_second"] = _speed(theirs, tokens)
+                row[f"over_{other}"] = Spread.of([b.seconds / a.seconds for a, b in zip(mine, theirs, strict=True)])
+        row["same_ids_as_transformers"] = same_until(mine[0].ids, runs[f"transformers {dtype}"][0].ids)
+        rows.append(row)
+    return rows
 
 
-def report(result: dict[str, Any], tokens: int, dtypes: list[str]) -> str:
-    """The results as markdown."""
-    speeds, ratios = result["tokens_per_second"], result["ratios"]
-    rows: list[tuple[str, ...]] = []
-    for dtype in dtypes:
-        equal = result["same_ids_as_transformers"][dtype]
-        others = [ratios[f"{dtype} over transformers {dtype}"], ratios.get(f"{dtype} over llama.cpp Q4_1")]
-        rows.append(
-            (dtype, speeds[f"anyorder {dtype}"].text(1), speeds[f"transformers {dtype}"].text(1),
-             f"**{others[0].text()}×**", "all" if equal == tokens else f"the first {equal}",
-             "-" if others[1] is None else f"{others[1].text()}×", f"{100 * result['outside'][dtype].median:.1f} %")
-        )  # fmt: skip
-    head = ("weights", "anyorder, tokens/s", "transformers, tokens/s", "ratio", "same ids",
-            "over llama.cpp (4-bit weights)", "outside the forward")  # fmt: skip
-    text = table(head, rows)
-    if "llama.cpp Q4_1" in speeds:
-        text += f"\n\nllama.cpp, Q4_1 (4-bit) weights: {speeds['llama.cpp Q4_1'].text(1)} tokens/s"
+def _speed(runs: list[Run], tokens: int) -> Spread:
+    return Spread.of([tokens / run.seconds for run in runs])
+
+
+def report(rows: list[dict[str, Any]], tokens: int) -> str:
+    """The rows as markdown."""
+    head = ("weights", "anyorder, tokens/s", "tokens per pass", "transformers, tokens/s", "ratio", "same ids",
+            "same when fed their text", "over llama.cpp (4-bit weights)", "outside the forward")  # fmt: skip
+    cells = [
+        (row["side"], row["tokens_per_second"].text(1), f"{row['tokens_per_pass']:.2f}",
+         row["transformers_tokens_per_second"].text(1), f"**{row['over_transformers'].text()}×**",
+         "all" if row["same_ids_as_transformers"] == tokens else f"the first {row['same_ids_as_transformers']}",
+         f"{100 * row['agreement']:.1f} %", f"{row['over_llama.cpp'].text()}×" if "over_llama.cpp" in row else "-",
+         f"{100 * row['outside_model'].median:.1f} %")
+        for row in rows
+    ]  # fmt: skip
+    text = table(head, cells)
+    if "llama.cpp_tokens_per_second" in rows[0]:
+        text += f"\n\nllama.cpp, Q4_1 (4-bit) weights: {rows[0]['llama.cpp_tokens_per_second'].text(1)} tokens/s"
     return text
 
 
@@ -158,27 +180,29 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     facts = machine()
     folder = locate(args.model, revision=None, offline=True)
+    models = {dtype: anyorder.load(args.model, dtype=dtype, device="cpu", offline=True) for dtype in args.dtypes}
+    tokenizer = next(iter(models.values())).tokenizer
+    prompt = [1, 2, 3, 4] if tokenizer is None else tokenizer.encode_chat([{"role": "user", "content": PROMPT}])
     sides: dict[str, Decode] = {}
-    prompt = [1, 2, 3, 4]
-    for dtype in args.dtypes:
-        model = anyorder.load(args.model, dtype=dtype, device="cpu", offline=True)
-        if model.tokenizer is not None:
-            prompt = model.tokenizer.encode_chat([{"role": "user", "content": PROMPT}])
-        sides[f"anyorder {dtype}"] = ours(model)
+    for dtype, model in models.items():
+        sides[f"anyorder {dtype}"] = ours(model, "none")
+        sides[f"anyorder {dtype} lookup"] = ours(model, "lookup")
         sides[f"transformers {dtype}"] = of_transformers(folder, dtype)
     if args.llama_python:
         from anyorder.models.load.default import default_gguf
 
         sides["llama.cpp Q4_1"] = of_llama_cpp(args.llama_python, default_gguf(), args.threads)
     runs = measure(sides, prompt, args.tokens, args.repeats)
-    result = compare(runs, args.tokens, args.dtypes)
-    if result["same_ids_as_transformers"].get("float32", args.tokens) != args.tokens:
+    rows = compare(runs, args.tokens)
+    for row in rows:
+        row["agreement"] = agreement(models[row["dtype"]], prompt, runs[f"transformers {row['dtype']}"][0].ids)
+    if any(row["same_ids_as_transformers"] != args.tokens for row in rows if row["dtype"] == "float32"):
         raise SystemExit("float32: the ids differ from those of transformers, so the times cannot be compared")
     print(f"Machine: {machine_line(facts)}\n")
     print(f"Prompt {len(prompt)} tokens, answer {args.tokens}, greedy; the whole time, prompt included; medians of "
           f"{args.repeats} rounds (least-largest)\n")  # fmt: skip
-    print(report(result, args.tokens, args.dtypes))
-    save("causal", {"machine": facts, "prompt_tokens": len(prompt), "tokens": args.tokens, **result}, args.out)
+    print(report(rows, args.tokens))
+    save("causal", {"machine": facts, "prompt_tokens": len(prompt), "tokens": args.tokens, "rows": rows}, args.out)
 
 
 if __name__ == "__main__":
