@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from anyorder.cache.storage import KVStorage
-from anyorder.models.attention import sdpa, visible
+from anyorder.models.attention import sdpa, stacked_mask, visible
 from anyorder.models.transformer import Transformer
 from anyorder.window import Window
 
@@ -50,7 +50,7 @@ class Runner:
         ids = torch.cat([window.ids for window in windows]).to(device, non_blocking=True)
         positions = torch.cat([torch.arange(window.start, window.end) for window in windows])
         rows = torch.cat([window.rows + offset for window, offset in zip(windows, _offsets(windows), strict=True)])
-        attend = _PackedAttention(windows, storages, device, last_layer=self.network.config.num_layers - 1)
+        attend = _PackedAttention(windows, storages, self.network)
         hidden = self.network(ids, positions.to(device, non_blocking=True), attend, rows.to(device, non_blocking=True))
         return list(self.network.head(hidden).split_with_sizes(attend.counts))
 
@@ -76,15 +76,19 @@ class _Part:
     start: int
     visible: int
     storage: KVStorage | None
-    mask: Tensor | None  # [T, visible] bool, None: everything visible is seen
-    row_mask: Tensor | None  # [R, visible] bool, for the last layer's wanted rows
+    mask: Tensor | None  # [G * T, visible] from `stacked_mask`; None: everything visible is seen
+    row_mask: Tensor | None  # [G * R, visible], for the last layer's wanted rows
 
-    @classmethod
-    def of(cls, window: Window, storage: KVStorage | None, device: torch.device) -> _Part:
-        mask = attention_mask(window)
-        row_mask = None if mask is None else mask[window.rows].to(device, non_blocking=True)
-        mask = None if mask is None else mask.to(device, non_blocking=True)
-        return cls(window.start, window.visible, storage if window.stores else None, mask, row_mask)
+
+def _part(window: Window, storage: KVStorage | None, network: Transformer) -> _Part:
+    mask, row_mask = attention_mask(window), None
+    if mask is not None:
+        groups = network.config.num_heads // network.config.num_kv_heads
+        mask, row_mask = (
+            stacked_mask(m, groups, network.dtype).to(network.device, non_blocking=True)
+            for m in (mask, mask[window.rows])
+        )
+    return _Part(window.start, window.visible, storage if window.stores else None, mask, row_mask)
 
 
 class _PackedAttention:
@@ -94,14 +98,12 @@ class _PackedAttention:
         self,
         windows: Sequence[Window],
         storages: Sequence[KVStorage | None],
-        device: torch.device,
-        *,
-        last_layer: int,
+        network: Transformer,
     ) -> None:
-        self.parts = [_Part.of(window, storage, device) for window, storage in zip(windows, storages, strict=True)]
+        self.parts = [_part(window, storage, network) for window, storage in zip(windows, storages, strict=True)]
         self.lengths = [window.ids.shape[0] for window in windows]
         self.counts = [window.rows.shape[0] for window in windows]
-        self.last_layer = last_layer
+        self.last_layer = network.config.num_layers - 1
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         rows_only = layer == self.last_layer

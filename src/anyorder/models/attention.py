@@ -30,11 +30,16 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         mixed = F.scaled_dot_product_attention(q.view(1, k.shape[0], groups, width), k[None], v[None])
         return mixed.view(1, heads, width)
     stacked = q.view(tokens, k.shape[0], groups, width).permute(1, 2, 0, 3).reshape(1, k.shape[0], -1, width)
-    if mask is not None and groups > 1 and tokens > 1:
-        mask = mask.repeat(groups, 1)  # [G * Tq, Tk]
+    if mask is not None and mask.shape[0] != groups * tokens:
+        mask = mask.repeat(groups, 1)
     # four dimensions: the fused CPU kernels do not take three
     mixed = F.scaled_dot_product_attention(stacked, k[None], v[None], attn_mask=mask)
     return mixed.view(k.shape[0], groups, tokens, width).permute(2, 0, 1, 3).reshape(tokens, heads, width)
+
+
+def stacked_mask(mask: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
+    """[Tq, Tk] bool -> [G * Tq, Tk] of `dtype`, 0 where a query may look and -inf elsewhere: what `sdpa` works with."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf).repeat(groups, 1)
 
 
 def visible(rows: Tensor, columns: Tensor, attention: Attention, block_length: int = 1) -> Tensor | None:
