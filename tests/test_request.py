@@ -13,6 +13,7 @@ from anyorder.decoders.block import BlockDecoder
 from anyorder.decoders.causal import CausalDecoder
 from anyorder.decoders.full import FullDecoder
 from anyorder.errors import ContextError, ModelError, ParameterError
+from anyorder.policies.catalog import POLICIES
 from anyorder.request import build_decoder, stored_columns
 from anyorder.resolve import resolve
 
@@ -221,6 +222,33 @@ def test_each_mode_has_its_decoder() -> None:
     assert isinstance(build("llada", [5]), FullDecoder)
     assert isinstance(build("sdar", [5]), BlockDecoder)
     assert isinstance(build("llama", [5]), CausalDecoder)
+
+
+@pytest.mark.parametrize(
+    ("family", "threshold", "strict"),
+    [("llada", 0.9, False), ("dream", 0.9, False), ("sdar", 0.85, True), ("fast_dllm_v2", 0.9, True)],
+)
+def test_each_family_has_its_published_threshold(family: str, threshold: float, strict: bool) -> None:
+    knobs = build(family, [5]).chooser.knobs
+    assert (knobs.threshold, knobs.strict) == (threshold, strict)
+    policy = build(family, [5]).chooser.policy.name
+    given = build(family, [5], threshold=0.0, policy=policy if "threshold" in POLICIES[policy].reads else "threshold")
+    assert given.chooser.knobs.threshold == 0.0
+
+
+def test_sampling_delays_the_end_of_the_turn_only() -> None:
+    """As published: at temperature 0 the end of text is delayed as well."""
+    options: dict[str, Any] = {"confidence_eos_eot_inf": True}
+    assert build("llada", [5], **options).chooser.sampling.late_ids == (2, 3)
+    assert build("llada", [5], temperature=1.0, **options).chooser.sampling.late_ids == (3,)
+    assert build("llada", [5]).chooser.sampling.late_ids == ()
+
+
+@pytest.mark.parametrize("family", ["dream", "sdar"])
+def test_the_time_grid_ends_where_it_is_told(family: str) -> None:
+    options: dict[str, Any] = {"policy": "origin", "steps": 4}
+    assert build(family, [5], **options).schedule.eps == 1e-3
+    assert build(family, [5], eps=0.5, **options).schedule.eps == 0.5
 
 
 @pytest.mark.parametrize(

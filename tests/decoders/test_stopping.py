@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from tests import oracles
 from tests.engine import helpers
 from tests.engine.helpers import Factory
 
+from anyorder.canvas import Canvas, Hole
 from anyorder.decoders.base import DecoderBase
 from anyorder.events import BlockFinished, Committed, Event, Finished, Opened, Started
 
@@ -112,6 +114,44 @@ def test_a_stop_keeps_a_growing_canvas_short() -> None:
     assert not [event for event in events if isinstance(event, Opened)]
     assert isinstance(events[-1], Finished)
     assert events[-1].reason == "stop"
+
+
+def test_a_hole_that_is_left_does_not_let_the_canvas_grow_behind_a_stop_token() -> None:
+    """The schedule's passes go to the first block; the hole is filled in further ones of the same block."""
+    joint = oracles.independent([[0.6, 0.4], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.1], [0.9, 0.1]])
+
+    def growing(canvas: Any, chooser: Any) -> DecoderBase:
+        canvas.grow(2)
+        return helpers.FullDecoder(canvas, chooser, end=7, block_length=2, stop_ids=(STOP,))
+
+    # columns: a given token, the hole, a given token, then the answer with a stop token at its second slot
+    _, events, _ = helpers.run(
+        joint, growing, [helpers.chooser(joint, "low_confidence", temperature=0.0)], offset=1, prompt=[0, Hole(1), 0]
+    )
+    assert commits(events) == [(3,), (4,), (1,)]
+    assert not [event for event in events if isinstance(event, Opened)]
+    assert isinstance(events[-1], Finished)
+    assert (events[-1].reason, events[-1].passes) == ("stop", 3)
+
+
+def test_a_time_grid_counts_the_slots_of_the_block_not_of_the_sub_block() -> None:
+    """Counting the sub-block's alone leaves most passes idle and then commits whole sub-blocks at once."""
+    joint = oracles.independent([[0.9, 0.1]] * 8)
+    factory = helpers.block(joint, offset=8, block_length=8, sub_block_length=2, steps=8)
+    assert [len(slots) for slots in commits(one(joint, factory, "entropy", offset=8))] == [1] * 6 + [2]
+
+
+def test_guidance_moves_away_from_the_unprompted_canvas() -> None:
+    """LLaDA: u + (w + 1) (c - u) of the conditional c and the unconditional u."""
+    joint = oracles.independent([[0.9, 0.1]])
+    canvas = Canvas.from_prompt([0], mask_id=joint.mask_id)
+    canvas.grow(1)
+    decoder = helpers.FullDecoder(canvas, helpers.chooser(joint, "random", temperature=0.0), end=2, cfg_scale=0.5)
+    decoder.plan()
+    conditional, unconditional = torch.tensor([[1.0, 2.0, 0.0]]), torch.tensor([[3.0, 1.0, 0.0]])
+    decision = decoder.decide([conditional, unconditional])
+    guided = torch.tensor([3.0 + 1.5 * (1.0 - 3.0), 1.0 + 1.5 * (2.0 - 1.0)])
+    assert decision[:, 0].tolist() == pytest.approx([1, float(guided.softmax(-1)[1]), 1])
 
 
 @pytest.mark.parametrize(("steps", "shares"), [(1, [5]), (2, [3, 2]), (3, [2, 2, 1]), (5, [1, 1, 1, 1, 1])])

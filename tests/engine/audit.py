@@ -74,6 +74,7 @@ class Audit:
                     assert self.ids[slot] == self.params.forced.get(slot - len(self.prompt))
             case Opened():
                 assert event.start == len(self.ids) < event.end
+                assert self.first_stop() is None, "the canvas grew behind a stop token"
                 self.ids += [dict(event.given).get(slot) for slot in range(event.start, event.end)]
                 for slot in range(event.start, event.end):
                     assert self.ids[slot] == self.params.forced.get(slot - len(self.prompt))
