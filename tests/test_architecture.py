@@ -22,6 +22,7 @@ ALLOWED = {
     "cache": "errors window",
     "decoders": "canvas window events policies cache draws errors params",
     "models": "errors",
+    "training": "models policies draws errors",
     "runner": "models cache window errors",  # knows no decoder, no policy, no request
     "prompt": "canvas errors",
     "resolve": "cache params policies errors",

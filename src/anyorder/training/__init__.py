@@ -1,0 +1,1 @@
+"""Training: objectives turn clean token rows and random numbers into passes; the loss of a pass is always the same."""

@@ -1,0 +1,76 @@
+"""What an objective asks of one forward of the network, and the loss that all objectives share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from anyorder.models.transformer import Attend
+
+LOGIT_ROWS = 1024
+"""Rows whose logits exist at a time: 0.2 GB in float32 at a vocabulary of 49k."""
+
+
+class Network(Protocol):
+    """What `loss` needs of a network; `anyorder.models.transformer.Transformer` is one."""
+
+    def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None, /) -> Tensor:
+        """Hidden states of the wanted rows, [R, hidden]."""
+        ...
+
+    def head(self, hidden: Tensor, /) -> Tensor:
+        """[R, hidden] -> logits [R, V]."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingPass:
+    """One forward of the network and what its rows should say."""
+
+    ids: Tensor
+    """[T] int64, fed tokens: all streams of all rows of the batch, one behind the other."""
+    positions: Tensor
+    """[T] int64, RoPE positions."""
+    attend: Attend
+    """Who sees whom; made for these `rows`."""
+    rows: Tensor
+    """[R] int64, strictly increasing indices into `ids` whose logits are scored."""
+    targets: Tensor
+    """[R] int64, what each row should say."""
+    weights: Tensor
+    """[R] float, the factor of each row's cross-entropy, normalisation included."""
+
+
+def cross_entropies(network: Network, p: TrainingPass) -> Tensor:
+    """-log p(target) of every row in nats, [R] float32 (float64 for a float64 network).
+
+    Logits are made for `LOGIT_ROWS` rows at a time, and once more in the backward pass if there are more rows.
+    """
+    hidden = network(p.ids, p.positions, p.attend, p.rows)
+    if not hidden.shape[0]:  # nothing to learn, but a trainer's backward pass must find a graph
+        return network.head(hidden).sum(-1) + hidden.sum(-1)
+    if hidden.shape[0] <= LOGIT_ROWS:
+        return _cross_entropies(network, hidden, p.targets)
+    parts = zip(hidden.split(LOGIT_ROWS), p.targets.split(LOGIT_ROWS), strict=True)
+    return torch.cat([_recomputed(network, part, targets) for part, targets in parts])
+
+
+def loss(network: Network, p: TrainingPass) -> Tensor:
+    """The weighted sum of the rows' cross-entropies, a scalar; 0 with zero gradients when the pass has no row."""
+    entropies = cross_entropies(network, p)
+    return (p.weights * entropies).sum().to(entropies.dtype)
+
+
+def _cross_entropies(network: Network, hidden: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(network.head(hidden), targets, reduction="none")
+
+
+def _recomputed(network: Network, hidden: Tensor, targets: Tensor) -> Tensor:
+    part = checkpoint(_cross_entropies, network, hidden, targets, use_reentrant=False)
+    assert isinstance(part, Tensor)
+    return part
