@@ -158,3 +158,11 @@ def test_a_filter_that_changes_nothing_is_refused(name: str) -> None:
     with pytest.raises(ParameterError, match=f"`{name}` changes nothing"):
         anyorder.generate(tiny("llama"), [5], **filters)
     anyorder.generate(tiny("dream"), [5], max_new_tokens=4, **filters)  # shapes Dream's confidence
+
+
+def test_infill_writes_behind_the_text_only_when_asked() -> None:
+    model, parts = tiny("llada"), [5, Hole(2), 6]
+    assert anyorder.infill(model, parts, stop_ids=()).ids == ()  # pyright: ignore[reportArgumentType]
+    assert len(anyorder.infill(model, parts, max_new_tokens=3, stop_ids=()).ids) == 3  # pyright: ignore[reportArgumentType]
+    asked = DecodeParams(max_new_tokens=4, stop_ids=())
+    assert len(anyorder.infill(model, parts, asked).ids) == 4  # pyright: ignore[reportArgumentType]

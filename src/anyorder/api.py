@@ -187,12 +187,14 @@ def infill(
 ) -> Generation:
     """Fill the holes of a text: `infill(model, ["The capital of ", Hole(1), " is Paris."])`.
 
-    Nothing is written behind the text unless `max_new_tokens` asks for it. `Generation.holes` has the fills.
+    Nothing is written behind the text unless `max_new_tokens` or `params` asks for it. The fills are in
+    `Generation.holes`.
     """
     listed = isinstance(parts, Sequence)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not listed or not any(isinstance(part, Hole) for part in parts):
         raise ParameterError("infill needs a list of text with at least one Hole(n) in it", param="prompt")
-    changes.setdefault("max_new_tokens", 0)
+    if params is None:
+        changes.setdefault("max_new_tokens", 0)
     return generate(model, parts, params, **changes)
 
 
