@@ -23,9 +23,8 @@ Sight = Literal["bidirectional", "block", "causal"]
 """What a token of the context sees of its own document: all, its own and earlier blocks, or itself and what is left of
 it."""
 
-CHUNK = 128
-"""Columns whose queries attend together on a CPU. At B 8, L 512, blocks of 32, 9 heads of 64: 395 ms forward and
-backward, against 514 at 32, 467 at 256 and 1352 for the dense mask of both streams (one thread)."""
+CHUNK = 64
+"""Columns whose queries attend together on a CPU; measured in docs/training-objectives.md."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
