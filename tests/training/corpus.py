@@ -1,0 +1,56 @@
+"""A byte-level tokenizer with a chat template, and files of every kind of data, for the tests of training data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.models.tiny_models import BYTES, write_bpe
+
+from anyorder.models.tokenizer import Tokenizer, read_tokenizer
+from anyorder.training.data.encode import Vocabulary
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+SHORTENING = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{% if loop.last and m['role'] == 'assistant' %}<think>{% endif %}{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""Shows the last answer in another way than earlier ones, as Qwen3 does."""
+START, END, TEXT_END = BYTES, BYTES + 1, BYTES + 2
+SIZE = BYTES + 4
+
+
+def write_tokenizer(folder: Path, template: str | None = CHATML) -> None:
+    """Tokenizer files whose added tokens are <|im_start|>, <|im_end|>, <|endoftext|>, <think>."""
+    names = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>")
+    write_bpe(folder, [{"content": name, "special": True} for name in names], template=template)
+
+
+def tokenizer(folder: Path, template: str | None = CHATML) -> Tokenizer:
+    write_tokenizer(folder, template)
+    found = read_tokenizer(folder)
+    assert found is not None
+    return found
+
+
+def vocabulary(folder: Path, template: str | None = CHATML) -> Vocabulary:
+    return Vocabulary(tokenizer(folder, template), SIZE, TEXT_END)
+
+
+def write_lines(path: Path, records: Iterable[Any]) -> Path:
+    """A JSONL file; a text among the records is written as it is."""
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return path
+
+
+def chat(*contents: str) -> dict[str, Any]:
+    """A conversation that begins with the user."""
+    roles = ("user", "assistant")
+    return {"messages": [{"role": roles[n % 2], "content": text} for n, text in enumerate(contents)]}
