@@ -11,6 +11,7 @@ from tests.models.tiny_models import LLAMA, write_checkpoint
 from torch import Tensor
 
 from anyorder.errors import ModelError, ParameterError
+from anyorder.models.adapter import Adapted
 from anyorder.models.load import load
 from anyorder.models.loaded import LoadedModel
 from anyorder.models.shift import ShiftReport, check_shift
@@ -25,7 +26,14 @@ class Counting(Transformer):
 
     shifted = False
 
-    def forward(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        rows: Tensor | None = None,
+        adapted: Adapted | None = None,
+    ) -> Tensor:
         assert ((ids.view(-1, len(TEXT)) == MASK).sum(-1) == 1).all(), "one token is masked at a time"
         return (positions + TEXT[0] + self.shifted)[:, None]
 

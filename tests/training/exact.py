@@ -50,9 +50,8 @@ class ExactDenoiser:
         self.noise = noise
         self.clean = clean
 
-    def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None, /) -> Tensor:
+    def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor, /, *context: int) -> Tensor:
         """[R, V + 1] log-marginals of the slot that each row predicts."""
-        assert rows is not None
         seen = sight(attend, ids.shape[0], rows).double()
         weights = (seen @ self._log_likelihood(ids, positions)).exp() * self.joint.probability  # [R, N]
         total = weights.sum(-1, keepdim=True)

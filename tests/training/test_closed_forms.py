@@ -191,6 +191,43 @@ def test_complementary_views_are_the_entropies_of_what_each_leaves_open(
     )
 
 
+@pytest.mark.parametrize("length", [2, 3])
+def test_with_a_frozen_context_the_first_token_of_a_block_is_the_causal_modes_own(joint: Joint, length: int) -> None:
+    """The clean rows are scored by nobody: what is left out is what the rows in front of the blocks added."""
+
+    def objective(frozen: bool) -> Objective:
+        return lambda batch, ratio, uniform: objectives.complementary(
+            batch,
+            filled(batch.num_blocks(length), ratio),
+            uniform,
+            mask_token_id=joint.mask_id,
+            block_length=length,
+            context="causal",
+            frozen_context=frozen,
+        )
+
+    denoiser = ExactDenoiser(joint, shift=True)
+    left_out = sum(conditional(joint, slot, range(slot)) for slot in range(length, joint.length, length))
+    both = [expected(joint, objective(frozen), denoiser, 0.3) / joint.length for frozen in (False, True)]
+    assert (both[0] - both[1]) * (joint.length - 1) == pytest.approx(left_out, rel=1e-12)
+
+
+@pytest.mark.parametrize(("length", "offset"), [(1, 0), (2, 0), (2, 1), (3, 2)])
+@pytest.mark.parametrize("decay", [1.0, 0.5])
+def test_a_draft_knows_what_stands_before_its_masks(joint: Joint, length: int, offset: int, decay: float) -> None:
+    """The row of slot i guesses slot i + 1 from everything before i's block."""
+    batch, probability = everything(joint, per_row=2)
+    p = objectives.drafting(batch, mask_token_id=joint.mask_id, block_length=length, offset=offset, depth_decay=decay)
+    got = float((probability * per_document(batch, ExactDenoiser(joint, shift=True), p)).sum())
+    want = total = 0.0
+    for slot in range(joint.length - 1):
+        depth = (slot + offset) % length
+        want += decay**depth * conditional(joint, slot + 1, range(max(0, slot - depth)))
+        total += decay**depth
+    assert got * batch.num_documents == pytest.approx(want / total, rel=1e-12)
+    assert p.context == batch.ids.numel()
+
+
 @pytest.mark.parametrize("per_row", [1, 3])
 def test_autoregressive_is_the_entropy_behind_the_first_token(joint: Joint, per_row: int) -> None:
     batch, probability = everything(joint, per_row=per_row)

@@ -270,7 +270,7 @@ def test_self_conditioning_adds_what_was_believed_before() -> None:
         def __init__(self, soft: Tensor) -> None:
             handed.append(soft)
 
-        def __call__(self, ids: Tensor, positions: Tensor, attend: object, rows: Tensor | None = None, /) -> Tensor:
+        def __call__(self, ids: Tensor, positions: Tensor, attend: object, rows: Tensor, /, *context: int) -> Tensor:
             def add(module: object, args: object, output: Tensor) -> Tensor:
                 return output + handed[-1]
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.models.adapter import Adapted
 from anyorder.models.config import ModelConfig
 from anyorder.models.linear import Linear, PackedLinear
 from anyorder.models.norm import rms_norm
@@ -79,20 +80,29 @@ class Layer(nn.Module):
         self.gate_up = Linear(hidden, 2 * inner)
         self.down = Linear(inner, hidden)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, rows: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, rows: Tensor | None, adapted: Adapted | None
+    ) -> Tensor:
         """x [T, hidden] -> [T, hidden], or [R, hidden] when only `rows` are wanted."""
-        q, k, v = self._project(x, cos, sin)
+        q, k, v = self._project(x, cos, sin, adapted)
         if rows is not None:
             q, x = q[rows], x[rows]
+            adapted = adapted and adapted.among(rows)
         mixed = attend(self.index, q, k, v)
         if not x.shape[0]:  # nothing wanted: the caller only stores keys and values
             return x
-        x = x + self.out(mixed.reshape(x.shape[0], -1))
-        gate, up = self.gate_up(rms_norm(x, self.mlp_norm, self.eps)).split_with_sizes(self.inner, -1)
-        return x + self.down(F.silu(gate) * up)
+        x = x + self._product("out", mixed.reshape(x.shape[0], -1), adapted)
+        normed = rms_norm(x, self.mlp_norm, self.eps)
+        gate, up = self._product("gate_up", normed, adapted).split_with_sizes(self.inner, -1)
+        return x + self._product("down", F.silu(gate) * up, adapted)
 
-    def _project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        qk, v = self.qkv(rms_norm(x, self.attention_norm, self.eps)).split_with_sizes(self.split, -1)
+    def _product(self, name: str, x: Tensor, adapted: Adapted | None) -> Tensor:
+        y: Tensor = getattr(self, name)(x)
+        return y if adapted is None else adapted.add(self.index, name, x, y)
+
+    def _project(self, x: Tensor, cos: Tensor, sin: Tensor, adapted: Adapted | None) -> tuple[Tensor, Tensor, Tensor]:
+        normed = rms_norm(x, self.attention_norm, self.eps)
+        qk, v = self._product("qkv", normed, adapted).split_with_sizes(self.split, -1)
         qk = qk.view(x.shape[0], -1, *self.head)  # queries and keys are rotated together
         if self.query_norm is not None and self.key_norm is not None:
             q, k = qk.split_with_sizes(self.heads, 1)
@@ -117,7 +127,14 @@ class Transformer(nn.Module):
         if config.tie_word_embeddings:
             self.output.weight = self.embed.weight
 
-    def forward(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        rows: Tensor | None = None,
+        adapted: Adapted | None = None,
+    ) -> Tensor:
         """Hidden states after the final norm.
 
         The last layer computes attention, output projection and MLP only for the wanted rows; that is exact, since
@@ -127,14 +144,17 @@ class Transformer(nn.Module):
             ids, positions: [T] int64 on the network's device.
             attend: called once per layer.
             rows: [R] int64 indices into ids; None: all.
+            adapted: an adapter of this network and the tokens that it is on for; the others are as without it.
         Returns:
             [R, hidden]
         """
         x = self.embed(ids)
+        if adapted is not None:
+            x = adapted.embed(ids, x)
         cos, sin = rotation(self.config, positions, x.dtype)
         last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):
-            x = layer(x, cos, sin, attend, rows if index == last else None)
+            x = layer(x, cos, sin, attend, rows if index == last else None, adapted)
         return rms_norm(x, self.norm, self.config.rms_norm_eps)
 
     def head(self, hidden: Tensor) -> Tensor:

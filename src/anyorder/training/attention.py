@@ -144,9 +144,32 @@ class ChunkedAttention:
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, /) -> Tensor:
         if q.shape[0] == k.shape[0]:
             return self._attend(q, k, v, (True, bool(self.noisy)))
-        # chunks are of columns: the wanted rows take their places among rows that nobody reads
-        placed = q.new_zeros(k.shape[0], *q.shape[1:]).index_copy(0, self.rows, q)
-        return self._attend(placed, k, v, self.wanted)[self.rows]
+        return self._attend(_placed(q, self.rows, k.shape[0]), k, v, self.wanted)[self.rows]
+
+    def phases(self) -> tuple[Attend, Attend]:
+        """The same attention in two forwards: of the context alone, whose keys and values are kept; then of the noisy
+        streams alone. Of the context no row is wanted."""
+        size = self.shape[1] * self.shape[2]
+        rows = self.rows[self.rows >= size] - size
+        kept: list[tuple[Tensor, Tensor]] = []
+
+        def context(layer: int, q: Tensor, k: Tensor, v: Tensor, /) -> Tensor:
+            kept.append((k, v))
+            if not q.shape[0]:
+                return q
+            q, k, v = (x.unflatten(0, (1, *self.shape[1:])) for x in (q, k, v))
+            return _by_chunks(q, k, v, slice(0, 1), self.context).flatten(0, 2)
+
+        def noisy(layer: int, q: Tensor, k: Tensor, v: Tensor, /) -> Tensor:
+            wanted = q.shape[0] != k.shape[0]
+            if wanted:
+                q = _placed(q, rows, k.shape[0])
+            all_k, all_v = (torch.cat(pair).unflatten(0, self.shape) for pair in zip(kept[layer], (k, v), strict=True))
+            q = q.unflatten(0, (self.shape[0] - 1, *self.shape[1:]))
+            mixed = _by_chunks(q, all_k, all_v, slice(1, None), self.noisy).flatten(0, 2)
+            return mixed[rows] if wanted else mixed
+
+        return context, noisy
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, wanted: tuple[bool, bool]) -> Tensor:
         """[T, H, D] each -> [T, H, D]; `wanted`: whether the context's and the noisy streams' rows are read."""
@@ -156,6 +179,11 @@ class ChunkedAttention:
             part = q[streams]
             parts.append(_by_chunks(part, k, v, streams, chunks) if read and chunks else torch.zeros_like(part))
         return torch.cat(parts).flatten(0, 2)
+
+
+def _placed(q: Tensor, rows: Tensor, size: int) -> Tensor:
+    """Chunks are of columns: the wanted rows [R, H, D] take their places among `size` rows, the others nobody reads."""
+    return q.new_zeros(size, *q.shape[1:]).index_copy(0, rows, q)
 
 
 def _chunk(layout: Layout, stream: int, span: slice) -> _Chunk:
@@ -232,8 +260,7 @@ class FlexAttention:
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, /) -> Tensor:
         if q.shape[0] == k.shape[0]:
             return self._attend(q, k, v)
-        placed = q.new_zeros(k.shape[0], *q.shape[1:]).index_copy(0, self.rows, q)
-        return self._attend(placed, k, v)[self.rows]
+        return self._attend(_placed(q, self.rows, k.shape[0]), k, v)[self.rows]
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         per_row = [x.unflatten(0, self.shape).transpose(0, 1).flatten(1, 2).transpose(1, 2) for x in (q, k, v)]

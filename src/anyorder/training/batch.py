@@ -72,15 +72,17 @@ class Batch:
         """Of all documents."""
         return int(self.block_index(block_length).max()) + 1
 
-    def block_index(self, block_length: int) -> Tensor:
+    def block_index(self, block_length: int, offset: int = 0) -> Tensor:
         """[B, L] int64, blocks of all documents numbered through the batch from 0; the last one may be short.
 
+        Args:
+            offset: tokens that the first block of every document is short of.
         Raises:
             ParameterError: block_length is not positive.
         """
         if block_length < 1:
             raise ParameterError(f"`block_length` must be a positive integer, got {block_length}", param="block_length")
-        return _numbered(self.positions % block_length == 0)
+        return _numbered((self.positions == 0) | ((self.positions + offset) % block_length == 0))
 
 
 def _numbered(begins: Tensor) -> Tensor:

@@ -122,6 +122,7 @@ def complementary(
     shift: bool = True,
     context: ContextSight = "block",
     causal_weight: float = 0.0,
+    frozen_context: bool = False,
 ) -> TrainingPass:
     """Fast-dLLM v2's conversion: two views of every block, masked by m and by 1 - m, so that each token is asked once.
 
@@ -138,6 +139,8 @@ def complementary(
         uniform: [B, L] in [0, 1), which tokens m masks.
         shift: rows predict the next token, as the autoregressive model did.
         context, causal_weight: as in `block_diffusion`.
+        frozen_context: the clean text is read with the adapter off (`TrainingPass.context`), so that with shift the
+            first token of a block, which the causal mode predicts, is not scored.
     Source: Fast-dLLM v2, arXiv:2509.26328, and the training branch of its published modeling code.
     """
     among = supervised(batch, shift=shift)
@@ -147,7 +150,44 @@ def complementary(
     masks = (first, noise.complement(first, among))
     views = [noise.masked(batch.ids, chosen, mask_token_id) for chosen in masks]
     terms = [_Term(stream, chosen, weight, shift) for stream, chosen in enumerate(masks, start=1)]
-    return _two_streams(batch, views, terms, block_length, context, causal_weight)
+    return _two_streams(batch, views, terms, block_length, context, causal_weight, frozen_context)
+
+
+def drafting(
+    batch: Batch, *, mask_token_id: int, block_length: int, offset: int = 0, depth_decay: float = 0.7
+) -> TrainingPass:
+    """What drafts of a lossless decoder are made of: masks behind a clean prefix, every one asked for its next token.
+
+    L = 1/W Σ_b Σ_j d^j · -log p(x_{b+j+1} | masks at b .. b+n-1, x_<b read causally), W the sum of the weights. The
+    token behind the prefix, x_b, is the causal mode's own, and the masks' rows guess those behind it: row b + j sees
+    that j tokens lie between, not which. Blocks of n masks follow each other, so the last row of one guesses a token of
+    the next.
+
+    Args:
+        mask_token_id: fed in place of every token.
+        block_length: n, masks per block.
+        offset: how far the first block of every document is shortened, 0 to n - 1; draw it, so that every token comes
+            to begin a block.
+        depth_decay: d; guesses further ahead count less, as a draft that fails early is not read on.
+    Source: the drafting of I-DLM, arXiv:2604.11035, with Medusa's depth weights (arXiv:2401.10774); the layout is ours.
+    """
+    follows = torch.zeros_like(batch.trainable)
+    follows[:, :-1] = supervised(batch, shift=True)[:, 1:]
+    depth = ((batch.positions + offset) % block_length).to(wide_dtype(batch.ids.device))
+    weight = torch.where(follows, depth_decay**depth, 0)
+    target = torch.zeros_like(follows)
+    target[:, 1:] = follows[:, :-1]
+    shifted = torch.zeros_like(weight)
+    shifted[:, 1:] = (weight / weight.sum().clamp_min(1e-9))[:, :-1]
+    view = torch.full_like(batch.ids, mask_token_id)
+    return _pass(
+        batch,
+        [batch.ids, view],
+        [_Term(1, target, shifted, shift=True)],
+        sight="causal",
+        blocks=batch.block_index(block_length, offset),
+        frozen_context=True,
+    )
 
 
 def uniform_noise(
@@ -244,6 +284,7 @@ def _two_streams(
     block_length: int,
     context: ContextSight,
     causal_weight: float,
+    frozen_context: bool = False,
 ) -> TrainingPass:
     """The clean context and noisy views [B, L] of it, with all their terms."""
     if causal_weight and context == "block":
@@ -251,11 +292,26 @@ def _two_streams(
             "causal_weight needs context='causal': with 'block' a clean row sees the token that it would be asked for",
             param="causal_weight",
         )
+    if frozen_context and (causal_weight or context == "block"):
+        raise ParameterError(
+            "frozen_context reads the clean text as the causal base does and learns nothing from it: it needs "
+            f"context='causal' and causal_weight 0, got {context!r} and {causal_weight}",
+            param="frozen_context",
+        )
     begins = batch.positions % block_length == 0
     terms = [part for term in terms for part in _by_source(term, begins)]
+    if frozen_context:
+        terms = [term for term in terms if term.stream]
     if causal_weight:
         terms.append(_next_tokens(batch, causal_weight))
-    return _pass(batch, [batch.ids, *views], terms, sight=context, block_length=block_length)
+    return _pass(
+        batch,
+        [batch.ids, *views],
+        terms,
+        sight=context,
+        block_length=block_length,
+        frozen_context=frozen_context,
+    )
 
 
 def _by_source(term: _Term, begins: Tensor) -> list[_Term]:
@@ -269,13 +325,20 @@ def _by_source(term: _Term, begins: Tensor) -> list[_Term]:
 
 
 def _pass(
-    batch: Batch, streams: Sequence[Tensor], terms: Sequence[_Term], *, sight: Sight, block_length: int = 1
+    batch: Batch,
+    streams: Sequence[Tensor],
+    terms: Sequence[_Term],
+    *,
+    sight: Sight,
+    block_length: int = 1,
+    blocks: Tensor | None = None,
+    frozen_context: bool = False,
 ) -> TrainingPass:
-    """Streams [B, L], the context first, as one row of tokens."""
+    """Streams [B, L], the context first, as one row of tokens; `blocks` [B, L] instead of those of one length."""
     rows, targets, weights = _merged(batch, terms)
     layout = Layout(
         documents=batch.document_index,
-        blocks=batch.block_index(block_length),
+        blocks=batch.block_index(block_length) if blocks is None else blocks,
         sight=sight,
         streams=len(streams),
     )
@@ -286,6 +349,7 @@ def _pass(
         rows=rows,
         targets=targets,
         weights=weights,
+        context=batch.ids.numel() if frozen_context else 0,
     )
 
 

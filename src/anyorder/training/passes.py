@@ -19,8 +19,8 @@ LOGIT_ROWS = 1024
 class Network(Protocol):
     """What `loss` needs of a network; `anyorder.models.transformer.Transformer` is one."""
 
-    def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor | None = None, /) -> Tensor:
-        """Hidden states of the wanted rows, [R, hidden]."""
+    def __call__(self, ids: Tensor, positions: Tensor, attend: Attend, rows: Tensor, /, *context: int) -> Tensor:
+        """Hidden states of the wanted rows, [R, hidden]; `context` only where a pass has one."""
         ...
 
     def head(self, hidden: Tensor, /) -> Tensor:
@@ -44,6 +44,9 @@ class TrainingPass:
     """[R] int64, what each row should say."""
     weights: Tensor
     """[R] float, the factor of each row's cross-entropy, normalisation included."""
+    context: int = 0
+    """Leading fed tokens, the clean text, that a network with an adapter reads with the adapter off: none of their rows
+    is scored, and they see no noisy token. 0: there is no adapter, or it is on everywhere."""
 
 
 def cross_entropies(network: Network, p: TrainingPass) -> Tensor:
@@ -51,7 +54,7 @@ def cross_entropies(network: Network, p: TrainingPass) -> Tensor:
 
     Logits are made for `LOGIT_ROWS` rows at a time, and once more in the backward pass if there are more rows.
     """
-    hidden = network(p.ids, p.positions, p.attend, p.rows)
+    hidden = network(p.ids, p.positions, p.attend, p.rows, *([p.context] if p.context else []))
     if not hidden.shape[0]:  # nothing to learn, but a trainer's backward pass must find a graph
         return network.head(hidden).sum(-1) + hidden.sum(-1)
     if hidden.shape[0] <= LOGIT_ROWS:
