@@ -1,0 +1,1 @@
+"""Conversion: an autoregressive checkpoint becomes a diffusion model, measured before and after."""
