@@ -8,6 +8,7 @@ AnyorderError
 │   ├── WeightsError                tensors are missing, unknown, of the wrong shape, or the file is damaged
 │   └── TokenizerMismatch           mask or stop ids disagree with the tokenizer
 ├── DataError (ValueError)          an input file is damaged; the message names file and line
+├── TrainingError                   a training run cannot go on; the message names the step
 └── MissingExtra (ImportError)      an optional dependency is not installed; the message has the pip line
 """
 
@@ -53,6 +54,10 @@ class TokenizerMismatch(ModelError):
 
 class DataError(AnyorderError, ValueError):
     """An input file cannot be read; the message names the file and the line."""
+
+
+class TrainingError(AnyorderError):
+    """A training run cannot go on: its loss is no number, or a checkpoint cannot be written or read."""
 
 
 class MissingExtra(AnyorderError, ImportError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import torch
@@ -99,6 +99,7 @@ class DenseAttention:
     """
 
     def __init__(self, layout: Layout, rows: Tensor) -> None:
+        self.layout = layout
         self.mask = dense_mask(layout)
         self.rows = rows
 
@@ -129,17 +130,25 @@ class ChunkedAttention:
     """`Attend` for a CPU: queries go in chunks of columns, each against only the keys that its mask does not rule out.
 
     No mask of both streams is built, causal and block-causal halves are not computed, and all noisy streams share the
-    context's keys and values. Arguments as in `DenseAttention`.
+    context's keys and values. Masks are made when they are first needed: a pass that is only split costs none.
+    Arguments as in `DenseAttention`.
     """
 
     def __init__(self, layout: Layout, rows: Tensor, *, chunk: int = CHUNK) -> None:
+        self.layout = layout
         self.rows = rows
         self.shape = (layout.streams, *layout.documents.shape)
-        spans = [slice(start, min(start + chunk, self.shape[2])) for start in range(0, self.shape[2], chunk)]
-        self.context = [_chunk(layout, 0, span) for span in spans]
-        self.noisy = [_chunk(layout, 1, span) for span in spans] if layout.streams > 1 else []
+        self.spans = [slice(start, min(start + chunk, self.shape[2])) for start in range(0, self.shape[2], chunk)]
         in_context = rows < layout.documents.numel()
         self.wanted = (bool(in_context.any()), not bool(in_context.all()))
+
+    @cached_property
+    def context(self) -> list[_Chunk]:
+        return [_chunk(self.layout, 0, span) for span in self.spans]
+
+    @cached_property
+    def noisy(self) -> list[_Chunk]:
+        return [_chunk(self.layout, 1, span) for span in self.spans] if self.layout.streams > 1 else []
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, /) -> Tensor:
         if q.shape[0] == k.shape[0]:
