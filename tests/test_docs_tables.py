@@ -19,7 +19,7 @@ from tests.test_docs import PAGES, ROOT, blocks_of
 from anyorder import errors, events, generation
 from anyorder import params as params_module
 from anyorder.cache.schemes import SCHEMES
-from anyorder.cli import batch, chat, flags, reference
+from anyorder.cli import batch, chat, flags, reference, selftext
 from anyorder.cli import generate as generate_command
 from anyorder.cli import inspect as inspect_command
 from anyorder.models.families import FAMILIES, LATER
@@ -162,6 +162,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "batch_flags": flag_table(batch.BATCH_FLAGS),
     "chat_flags": flag_table(chat.CHAT_FLAGS),
     "inspect_flags": flag_table(inspect_command.INSPECT_FLAGS),
+    "selftext_flags": flag_table(selftext.SELFTEXT_FLAGS),
     "reference_flags": flag_table(reference.REFERENCE_FLAGS),
 }
 

@@ -12,6 +12,7 @@ import pytest
 from tests.cli.scripted import scripted_model
 
 import anyorder
+from anyorder.api import load
 from anyorder.cli.app import run
 from anyorder.models.loaded import LoadedModel
 
@@ -41,6 +42,12 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     loads = Loads()
     monkeypatch.setattr(anyorder, "load", loads)
     return loads
+
+
+@pytest.fixture
+def real_load(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads are real, in spite of `cli`."""
+    monkeypatch.setattr(anyorder, "load", load)
 
 
 Cli = Callable[..., Result]

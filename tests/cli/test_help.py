@@ -11,11 +11,11 @@ from tests.cli.conftest import Cli, Loads
 
 import anyorder
 from anyorder import params
-from anyorder.cli import chat, generate, inspect, reference
+from anyorder.cli import chat, generate, inspect, reference, selftext
 from anyorder.cli.flags import DECODE_FLAGS, PANELS, field_docs
 from anyorder.params import DecodeParams
 
-COMMANDS = (generate, chat, inspect, reference)
+COMMANDS = (generate, chat, inspect, selftext, reference)
 
 
 def words(text: str) -> str:
@@ -101,7 +101,9 @@ def test_an_unknown_command_is_one_line_with_the_nearest(cli: Cli) -> None:
     assert (result.code, result.err) == (2, "error: No such command 'genrate'. Did you mean 'generate'?\n")
 
 
-@pytest.mark.parametrize("args", [["--help"], ["generate", "--help"], ["chat", "--help"], ["inspect", "--help"]])
+@pytest.mark.parametrize(
+    "args", [["--help"], ["generate", "--help"], ["chat", "--help"], ["inspect", "--help"], ["selftext", "--help"]]
+)
 def test_help_loads_neither_torch_nor_transformers(args: list[str]) -> None:
     code = (
         "import sys; from anyorder.cli.app import run; "

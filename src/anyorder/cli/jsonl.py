@@ -39,7 +39,7 @@ def read_jobs(path: Path) -> list[Job]:
         DataError: a line is no JSON object with a prompt or messages, or repeats an id; file and line are named.
     """
     jobs: dict[Key, Job] = {}
-    for where, number, record in _records(path, read_text(path)):
+    for where, number, record in records(path, read_text(path)):
         job = Job(_key(where, record, number), _prompt(where, record))
         if job.key in jobs:
             raise DataError(f"{where}: id {job.key!r} stands on an earlier line, too; ids must differ")
@@ -49,7 +49,7 @@ def read_jobs(path: Path) -> list[Job]:
     return list(jobs.values())
 
 
-def _records(path: Path, text: str) -> Iterator[tuple[str, int, dict[str, Any]]]:
+def records(path: Path, text: str) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """(place for messages, line number from 1, object) of every line that is not blank."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -122,7 +122,7 @@ class Output:
         data = self._file.read()
         whole = data[: data.rfind(b"\n") + 1]
         done: set[Key] = set()
-        for where, _, record in _records(self.path, whole.decode("utf-8", "replace")):
+        for where, _, record in records(self.path, whole.decode("utf-8", "replace")):
             if "id" not in record or "text" not in record:
                 raise DataError(f"{where}: is no answer of anyorder; name another --output")
             if (begun := record.get("settings")) != self.settings:
