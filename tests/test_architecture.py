@@ -31,6 +31,7 @@ ALLOWED = {
     "engine": "runner decoders canvas window events cache draws errors",
     "api": "prompt resolve request generation engine models cache runner canvas params events errors",
     "chat": "api prompt cache canvas params events errors",
+    "conversion": "api prompt resolve models training params errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
     "cli": "*",
     "__init__": "*",
