@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from anyorder.models.adapter import Adapter
 from anyorder.models.config import ModelConfig
 from anyorder.models.spec import FamilySpec
 from anyorder.models.tokenizer import Tokenizer
@@ -17,6 +18,8 @@ class LoadedModel:
     """A checkpoint ready to decode; ids here are the resolved ones, whatever the family's defaults say."""
 
     network: Transformer
+    adapter: Adapter | None = None
+    """On for denoising and off for the causal mode; None: the network denoises as it is."""
     config: ModelConfig
     spec: FamilySpec
     tokenizer: Tokenizer | None

@@ -7,6 +7,7 @@ from typing import Any
 
 from anyorder.errors import UnknownFamily
 from anyorder.models.families import dream, fast_dllm_v2, llada, llama, qwen2, qwen3, sdar
+from anyorder.models.families.converted import converted
 from anyorder.models.spec import FamilySpec
 
 FAMILIES: dict[str, FamilySpec] = {
@@ -32,14 +33,17 @@ LATER: tuple[str, ...] = (
 def recognise(raw: Mapping[str, Any]) -> FamilySpec:
     """The family of a config.json: by `architectures[0]`; by `model_type` only when no architecture is named.
 
+    A checkpoint that was converted here is of the family that it was converted from, with the facts of its conversion.
+
     Raises:
         UnknownFamily: nothing matches; the message names what was given and what is known.
+        ModelError: it says in a damaged way how it was converted.
     """
     architecture, model_type = _architecture(raw), raw.get("model_type")
     for spec in FAMILIES.values():
         named = architecture in spec.architectures if architecture else model_type in spec.model_types
         if named:
-            return spec
+            return converted(spec, raw)
     raise UnknownFamily(_explain(architecture, model_type))
 
 

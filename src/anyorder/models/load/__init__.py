@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from anyorder.errors import ParameterError
 from anyorder.models.linear import can_pack
+from anyorder.models.load.adapter import read_adapter
 from anyorder.models.load.build import build
 from anyorder.models.load.place import automatic_dtype, choose_device, parse_dtype
 from anyorder.models.load.survey import survey
@@ -19,6 +21,7 @@ def load(
     source: str | Path | None = None,
     *,
     revision: str | None = None,
+    adapter: str | Path | Literal[False] | None = None,
     dtype: str | torch.dtype = "auto",
     device: str | torch.device = "auto",
     mask_token_id: int | None = None,
@@ -33,6 +36,9 @@ def load(
     Args:
         source: folder, *.gguf file, hub id "owner/name"; None or "smollm2" is the default model of this package.
         revision: branch, tag or commit of a hub id.
+        adapter: folder or hub id of a LoRA adapter in peft's layout, which the network denoises with; its causal mode
+            stays that of the base. None: the one that belongs to the default model, or that `source` itself is; False:
+            none.
         dtype: "auto" keeps float32 and turns half-precision checkpoints into bfloat16; or "float32", "float64",
             "bfloat16", "float16".
         device: "auto" (CUDA, else MPS, else CPU), or a PyTorch device.
@@ -55,6 +61,7 @@ def load(
     found = survey(
         source,
         revision=revision,
+        adapter=adapter,
         mask_token_id=mask_token_id,
         block_length=block_length,
         shift=shift,
@@ -69,8 +76,11 @@ def load(
         dtype=chosen_dtype,
         pack=_choose_pack(pack, chosen_device, chosen_dtype),
     )
+    names = found.spec.weight_names(found.config)
     model = LoadedModel(
         network=network,
+        adapter=found.adapter
+        and read_adapter(found.adapter, found.config, names, device=chosen_device, dtype=chosen_dtype),
         config=found.config,
         spec=found.spec,
         tokenizer=found.tokenizer,

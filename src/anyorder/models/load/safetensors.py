@@ -65,6 +65,10 @@ class MappedFile:
             raise WeightsError(f"{self.path} is truncated: {size} bytes, its header needs {end}; download it again")
         return found
 
+    def metadata(self) -> dict[str, str]:
+        """The free text of the header; errors as in `entries`."""
+        return self._header(self.path.stat().st_size)[0].get("__metadata__", {})
+
     def _header(self, size: int) -> tuple[dict[str, Any], int]:
         with self.path.open("rb") as handle:
             lead = handle.read(8)
@@ -87,6 +91,18 @@ class MappedFile:
         if end - start != prod(shape) * dtype.itemsize:
             raise ValueError(f"{end - start} bytes for shape {list(shape)}")
         return Entry(self, dtype, shape, data + start, end - start)
+
+
+def view(entry: Entry) -> Tensor:
+    """A view into the file, in the file's dtype."""
+    if not prod(entry.shape):
+        return torch.empty(entry.shape, dtype=entry.dtype)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        raw = torch.frombuffer(entry.file.map, dtype=torch.uint8, count=entry.num_bytes, offset=entry.start)
+    if entry.start % entry.dtype.itemsize:  # the format does not promise alignment
+        raw = raw.clone()
+    return raw.view(entry.dtype).view(entry.shape)
 
 
 class Checkpoint:
@@ -113,15 +129,7 @@ class Checkpoint:
 
     def tensor(self, name: str) -> Tensor:
         """A view into the file, in the file's dtype; reading it makes its pages resident until `release`."""
-        entry = self.entries[name]
-        if not prod(entry.shape):
-            return torch.empty(entry.shape, dtype=entry.dtype)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The given buffer is not writable")
-            raw = torch.frombuffer(entry.file.map, dtype=torch.uint8, count=entry.num_bytes, offset=entry.start)
-        if entry.start % entry.dtype.itemsize:  # the format does not promise alignment
-            raw = raw.clone()
-        return raw.view(entry.dtype).view(entry.shape)
+        return view(self.entries[name])
 
     def release(self, name: str) -> None:
         """Give the resident pages of a tensor back; views stay valid and read the file again when used."""

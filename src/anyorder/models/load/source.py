@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from anyorder.errors import ModelError
+from anyorder.models.load.adapter import is_adapter
 
 DEFAULT = "smollm2"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -14,7 +15,8 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 def locate(
     source: str | Path | None, *, revision: str | None = None, offline: bool = False, config_only: bool = False
 ) -> Path:
-    """Local checkpoint folder with config.json and safetensors; converts or downloads when necessary.
+    """Local checkpoint folder with config.json and safetensors; converts or downloads when necessary. Or the folder of
+    an adapter, if `source` is one (`is_adapter`).
 
     Args:
         source: folder, *.gguf file, hub id "owner/name", or None or "smollm2" for the default model.
@@ -41,8 +43,24 @@ def locate(
     raise ModelError(f"no model at {str(source)!r}: give a folder, a .gguf file, a hub id owner/name, or {DEFAULT}")
 
 
+def locate_adapter(source: str | Path, *, offline: bool = False) -> Path:
+    """Local folder of a LoRA adapter: a folder, or a hub id.
+
+    Raises:
+        ModelError: nothing there.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return path
+    if isinstance(source, str) and HUB_ID.fullmatch(source):
+        from anyorder.models.load.hub import download
+
+        return download(source, offline=offline)
+    raise ModelError(f"no adapter at {str(source)!r}: give a folder with adapter_config.json, or a hub id owner/name")
+
+
 def _folder(path: Path) -> Path:
-    if (path / "config.json").exists():
+    if (path / "config.json").exists() or is_adapter(path):
         return path
     files = sorted(path.glob("*.gguf"))
     if len(files) == 1:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from anyorder.errors import ParameterError
+from anyorder.errors import ModelError, ParameterError
 from anyorder.models.config import ModelConfig
 from anyorder.models.families import recognise
+from anyorder.models.load.adapter import AdapterFiles, is_adapter
 from anyorder.models.load.check import check_tensors
+from anyorder.models.load.default import default_adapter
 from anyorder.models.load.folder import read_config, read_table
 from anyorder.models.load.resolve import resolve_block, resolve_mask, resolve_stops
 from anyorder.models.load.safetensors import Checkpoint
-from anyorder.models.load.source import DEFAULT, locate
+from anyorder.models.load.source import DEFAULT, locate, locate_adapter
 from anyorder.models.spec import FamilySpec
 from anyorder.models.tokenizer import Tokenizer, read_tokenizer
 
@@ -31,12 +34,14 @@ class Survey:
     stop_ids: tuple[int, ...]
     block_length: int | None
     checkpoint: Checkpoint
+    adapter: AdapterFiles | None
 
 
 def survey(
     source: str | Path | None = None,
     *,
     revision: str | None = None,
+    adapter: str | Path | Literal[False] | None = None,
     mask_token_id: int | None = None,
     block_length: int | None = None,
     shift: bool | None = None,
@@ -45,6 +50,9 @@ def survey(
     """Find, recognise and check a checkpoint without reading its weights; arguments and errors as in `load`."""
     _check_revision(source, revision)
     folder = locate(source, revision=revision, offline=offline)
+    found = _adapter(source, folder, adapter, offline)
+    if is_adapter(folder):
+        folder = locate(_base(folder), offline=offline)
     raw = read_config(folder)
     spec = recognise(raw)
     config = spec.parse(raw)
@@ -57,11 +65,50 @@ def survey(
         spec=spec if shift is None else dataclasses.replace(spec, shift=shift),
         config=config,
         tokenizer=tokenizer,
-        mask_token_id=resolve_mask(mask_token_id, raw, config, spec, tokenizer),
+        mask_token_id=resolve_mask(_mask(mask_token_id, found), raw, config, spec, tokenizer),
         stop_ids=resolve_stops(raw, read_table(folder / "generation_config.json"), config, spec, tokenizer),
-        block_length=resolve_block(block_length, raw, spec),
+        block_length=resolve_block(_block(block_length, found), raw, spec),
         checkpoint=checkpoint,
+        adapter=found,
     )
+
+
+def _adapter(
+    source: str | Path | None, folder: Path, adapter: str | Path | Literal[False] | None, offline: bool
+) -> AdapterFiles | None:
+    """The adapter to denoise with; `folder` is what `source` led to."""
+    if is_adapter(folder):
+        if adapter is not None:
+            raise ParameterError(
+                f"{source} is an adapter itself: give its base as the model, or no adapter, got {str(adapter)!r}",
+                param="adapter",
+            )
+        return AdapterFiles.of(folder)
+    if adapter is None:
+        own = default_adapter() if source is None or source == DEFAULT else None
+        return own and AdapterFiles.of(own)
+    return None if adapter is False else AdapterFiles.of(locate_adapter(adapter, offline=offline))
+
+
+def _base(folder: Path) -> str:
+    """The model that an adapter belongs to."""
+    base = AdapterFiles.of(folder).base
+    if base is None:
+        raise ModelError(f"{folder} is an adapter that names no base; give the base as the model and this as `adapter`")
+    return base
+
+
+def _mask(argument: int | None, adapter: AdapterFiles | None) -> int | None:
+    own = adapter and adapter.mask_token_id
+    if argument is not None and own is not None and argument != own:
+        raise ParameterError(
+            f"mask_token_id must be {own}, which the adapter was trained with, got {argument}", param="mask_token_id"
+        )
+    return own if argument is None else argument
+
+
+def _block(argument: int | None, adapter: AdapterFiles | None) -> int | None:
+    return adapter.block_length if adapter is not None and argument is None else argument
 
 
 def _check_revision(source: str | Path | None, revision: str | None) -> None:

@@ -15,16 +15,22 @@ from anyorder.models.load.safetensors import DTYPES
 
 
 def write_safetensors(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, values: Callable[[str], Tensor]
+    path: Path,
+    shapes: Mapping[str, tuple[int, ...]],
+    dtype: torch.dtype,
+    values: Callable[[str], Tensor],
+    *,
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write tensors of one dtype.
 
     Args:
         shapes: name -> shape; their order is the order in the file.
         values: name -> CPU tensor of that shape, any dtype; called once per name.
+        metadata: free text for the header.
     """
     code = next(code for code, known in DTYPES.items() if known == dtype)
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, object] = {"__metadata__": {"format": "pt", **(metadata or {})}}
     end = 0
     for name, shape in shapes.items():
         start, end = end, end + prod(shape) * dtype.itemsize

@@ -1,0 +1,83 @@
+"""Checkpoints that were trained to denoise after their family was published: config.json says how, under `diffusion`.
+
+The weights keep the architecture that they had, so that any code for it reads them. What changes is what a decoder must
+know: which attention to denoise with, and whether rows predict their own token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
+
+from anyorder.errors import ModelError
+from anyorder.models.spec import FamilySpec
+
+KEY = "diffusion"
+"""Of config.json. `mask_token_id` and `block_length` stand beside it, where published checkpoints have them, too."""
+
+Regime = Literal["bidirectional", "block", "causal"]
+Mode = Literal["causal", "full", "block"]
+Cache = Literal["none", "block", "prefix", "dual", "sub_block"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Denoising:
+    """How a checkpoint was trained to denoise."""
+
+    attention: Regime
+    """"causal": it was not, or in a way that no decoder here can use; it decodes as its family does."""
+    shift: bool
+    """Rows predict the next token."""
+    causal: bool = False
+    """Its causal mode was trained as well."""
+
+    def table(self) -> dict[str, Any]:
+        """What config.json says of it."""
+        return asdict(self)
+
+
+def converted(spec: FamilySpec, raw: Mapping[str, Any]) -> FamilySpec:
+    """The family of a checkpoint, with what its config.json says of how it was converted.
+
+    Raises:
+        ModelError: `diffusion` does not hold what this package writes there.
+    """
+    table = raw.get(KEY)
+    if table is None:
+        return spec
+    denoising = _read(table)
+    if denoising.attention == "causal":
+        return replace(spec, modes=("causal",), decoder="causal")
+    causal: tuple[Mode, ...] = ("causal",) if denoising.causal else ()
+    if denoising.attention == "bidirectional":
+        mode, caches = "full", ("none", "prefix", "dual", *(("block",) if causal else ()))
+    else:
+        mode, caches = "block", ("none", "block", "sub_block")
+    return replace(
+        spec,
+        title=f"{spec.title}, converted to {mode} diffusion",
+        attention=denoising.attention,
+        shift=denoising.shift,
+        decoder=mode,
+        modes=(mode, *causal),
+        policy="threshold",
+        caches=caches,
+        confidence="raw",
+        infill=mode == "full",
+        block_keys=("block_length",),
+    )
+
+
+def _read(table: object) -> Denoising:
+    match table:
+        case {"attention": str(attention), "shift": bool(shift), **rest} if attention in get_args(Regime):
+            causal = rest.get("causal", False)
+            if isinstance(causal, bool) and rest.keys() <= {"causal"}:
+                return Denoising(attention=attention, shift=shift, causal=causal)  # type: ignore[arg-type]
+        case _:
+            pass
+    raise ModelError(
+        f'config.json: {KEY} must be {{"attention": one of {", ".join(get_args(Regime))}, "shift": true or false, '
+        f'"causal": true or false}}, got {table!r}'
+    )
