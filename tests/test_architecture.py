@@ -21,6 +21,7 @@ ALLOWED = {
     "params": "errors policies",
     "cache": "errors window",
     "decoders": "canvas window events policies cache draws errors params",
+    "ngrams": "errors",  # no torch, no model: text in, guesses out
     "models": "errors",
     "training": "models policies draws errors",
     "runner": "models cache window errors",  # knows no decoder, no policy, no request
