@@ -79,9 +79,9 @@ def trainer(
     folder: Path, *, objective: Objective = denoise, running: dict[str, Any] | None = None, **changes: Any
 ) -> Trainer:
     """A new network in a folder, which may hold a run."""
-    options: dict[str, Any] = {"log_every": 1, "save_steps": 100, **(running or {})}
+    options: dict[str, Any] = {"log_every": 1, "save_steps": 100, "measure_rate": False, **(running or {})}
     return Trainer(network(), Counting(), objective, settings(**changes), folder, Running(**options))
 
 
 def weights(run: Trainer) -> dict[str, torch.Tensor]:
-    return {name: value.detach().clone() for name, value in run.parameters.items()}
+    return {name: value.detach().clone() for name, value in run.network.named_parameters()}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tests.training.runs import Counting, denoise, network, settings, trainer, weights
 
 from anyorder.errors import ParameterError, TrainingError
-from anyorder.training import checkpoint, log
+from anyorder.training import checkpoint, log, snapshot
 from anyorder.training.batch import Batch
 from anyorder.training.noise import StepDraws
 from anyorder.training.passes import TrainingPass
@@ -76,7 +77,8 @@ def test_a_run_that_is_done_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_a_longer_run_goes_on(tmp_path: Path) -> None:
     trainer(tmp_path).run()
-    assert trainer(tmp_path, steps=8).run().step == 8
+    with pytest.warns(UserWarning, match="goes on with other settings: steps was 6, now 8"):
+        assert trainer(tmp_path, steps=8).run().step == 8
 
 
 def test_checkpoints_come_by_steps_and_by_time(tmp_path: Path) -> None:
@@ -115,14 +117,14 @@ def test_a_loss_that_is_no_number_names_its_step(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = trainer(tmp_path, running={"save_steps": 2})
-    write = checkpoint.save_file
+    write = snapshot.write_safetensors
 
-    def full(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    def full(path: Path, *rest: Any) -> None:
+        write(path, *rest)
         if "step-4" in str(path) and path.name.startswith("optimizer"):
             raise OSError(28, "No space left on device")
-        write(tensors, path)
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(snapshot, "write_safetensors", full)
     with pytest.raises(TrainingError, match=r"checkpoint of step 4 cannot be written.*No space.*step 2 is kept"):
         run.run()
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-2"]
@@ -130,7 +132,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
 
 def test_another_run_is_refused(tmp_path: Path) -> None:
     trainer(tmp_path).run()
-    with pytest.raises(ParameterError, match="begun with seed 0, got 1"):
+    with pytest.raises(ParameterError, match="begun otherwise: seed was 0, now 1"):
         trainer(tmp_path, seed=1).run()
     with pytest.raises(ParameterError, match="holds a run; resume it"):
         trainer(tmp_path, running={"resume": False}).run()

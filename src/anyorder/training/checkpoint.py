@@ -8,16 +8,16 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anyorder.errors import TrainingError
+from anyorder.models.load.safetensors import MappedFile, view
 
 STATE = "state.json"
 _NAME = re.compile(r"step-(\d+)")
@@ -27,40 +27,33 @@ _NAME = re.compile(r"step-(\d+)")
 class Checkpoint:
     """A run at the end of a step."""
 
+    folder: Path
     step: int
     """Steps that are done."""
     state: Mapping[str, Any]
-    """JSON-able."""
-    tensors: Mapping[str, Mapping[str, Tensor]]
-    """File name without suffix -> tensors by name, on the CPU."""
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        """What a file NAME.safetensors holds: views that are read when they are used."""
+        return {key: view(entry) for key, entry in MappedFile(self.folder / f"{name}.safetensors").entries().items()}
 
 
-def save(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
+def save(folder: Path, step: int, state: Mapping[str, Any], fill: Callable[[Path], None], *, keep: int) -> None:
     """Write a checkpoint into `folder`/step-N, then remove all but the newest `keep`.
 
+    Args:
+        state: JSON-able.
+        fill: writes the files of the checkpoint into an empty folder.
     Raises:
         TrainingError: it cannot be written, for example because the disk is full; what was there before still is.
     """
-    place = folder / f"step-{checkpoint.step}"
-    beside = folder / f"{place.name}.part"
-    try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        _write(beside, checkpoint)
-        if place.exists():  # of a run that went another way from an older checkpoint
-            shutil.rmtree(place)
-        os.replace(beside, place)
-        _sync(folder)
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(beside, ignore_errors=True)
-        last = max(steps(folder), default=None)
-        kept = f"step {last} is kept in {folder}" if last is not None else "there is no earlier one"
-        raise TrainingError(
-            f"the checkpoint of step {checkpoint.step} cannot be written: {error}; {kept}. Make room and run again"
-        ) from error
+    with _whole(folder, step) as beside:
+        fill(beside)
+        content = {"step": step, "files": _digests(beside), "state": state}
+        text = json.dumps(content, ensure_ascii=False)
+        outer = json.dumps({"digest": _digest_of(text), "content": text}, ensure_ascii=False)
+        (beside / STATE).write_text(outer, "utf-8")
     for old in steps(folder)[:-keep]:
         shutil.rmtree(folder / f"step-{old}", ignore_errors=True)
-    return place
 
 
 def load(path: Path) -> Checkpoint:
@@ -73,8 +66,7 @@ def load(path: Path) -> Checkpoint:
     for name, digest in content["files"].items():
         if not (path / name).is_file() or _digest(path / name) != digest:
             raise TrainingError(f"checkpoint {path} is damaged: {name} is not what was written")
-    tensors = {name.removesuffix(".safetensors"): load_file(path / name) for name in content["files"]}
-    return Checkpoint(content["step"], content["state"], tensors)
+    return Checkpoint(path, content["step"], content["state"])
 
 
 def newest(folder: Path) -> Checkpoint | None:
@@ -101,36 +93,52 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(match[1]) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
 
 
-def _write(folder: Path, checkpoint: Checkpoint) -> None:
-    files: dict[str, str] = {}
-    for name, tensors in checkpoint.tensors.items():
-        path = folder / f"{name}.safetensors"
-        save_file({key: value.contiguous() for key, value in tensors.items()}, path)
-        _sync(path)
-        files[path.name] = _digest(path)
-    content = {"step": checkpoint.step, "files": files, "state": dict(checkpoint.state)}
-    text = json.dumps(content, ensure_ascii=False)
-    with (folder / STATE).open("w", encoding="utf-8") as file:
-        json.dump({"digest": hashlib.sha256(text.encode()).hexdigest(), "content": text}, file, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    _sync(folder)
+@contextmanager
+def _whole(folder: Path, step: int) -> Generator[Path]:
+    """An empty folder that becomes `folder`/step-N when the block ends, or vanishes if it fails."""
+    place, beside = folder / f"step-{step}", folder / f"step-{step}.part"
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        yield beside
+        for path in [*beside.rglob("*"), beside]:
+            _sync(path)
+        if place.exists():  # damaged, or of a run that went another way from an older checkpoint
+            shutil.rmtree(place)
+        os.replace(beside, place)
+        _sync(folder)
+    except OSError as error:
+        last = max(steps(folder), default=None)
+        kept = f"step {last} is kept in {folder}" if last is not None else "there is no earlier one"
+        raise TrainingError(
+            f"the checkpoint of step {step} cannot be written: {error}; {kept}. Make room and run again"
+        ) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _content(path: Path) -> dict[str, Any]:
     try:
         outer = json.loads((path / STATE).read_text("utf-8"))
         text, digest = outer["content"], outer["digest"]
-        if hashlib.sha256(text.encode()).hexdigest() == digest:
+        if _digest_of(text) == digest:
             return json.loads(text)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TrainingError(f"checkpoint {path} is damaged: {STATE} cannot be read ({error})") from error
     raise TrainingError(f"checkpoint {path} is damaged: {STATE} is not what was written")
 
 
+def _digests(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): _digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sync(path: Path) -> None:

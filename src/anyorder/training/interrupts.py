@@ -11,14 +11,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """Context in which the first signal only sets `name`; a second one is handled as it was before.
+    """Context in which the first signal only sets `number`; a second one is handled as it was before.
 
     Outside the main thread, where Python allows no handlers, signals are left alone.
     """
 
     def __init__(self) -> None:
-        self.name: str | None = None
-        """Of the signal that came."""
+        self.number = 0
+        """Of the signal that came; 0: none."""
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -32,5 +32,5 @@ class Interrupts:
         self._before = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.name = signal.Signals(number).name
+        self.number = number
         self.__exit__()

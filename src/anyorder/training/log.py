@@ -17,10 +17,14 @@ class Log:
     Args:
         path: of the file; made if it is not there.
         step: the run goes on behind this step: later lines, and a half-written last one, are removed.
+        writes: False: this process leaves the file to another one.
     """
 
-    def __init__(self, path: Path, step: int) -> None:
+    def __init__(self, path: Path, step: int, *, writes: bool = True) -> None:
         self.path = path
+        self.writes = writes
+        if not writes:
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = [record for record in read(path) if record["step"] <= step]
         beside = path.with_name(path.name + ".part")
@@ -33,6 +37,8 @@ class Log:
         Raises:
             TrainingError: it cannot be written, for example because the disk is full.
         """
+        if not self.writes:
+            return
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")

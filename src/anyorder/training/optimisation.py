@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from anyorder.errors import ParameterError
 from anyorder.training.schedules import ScheduleName, cosine, warmed, wsd
+
+Precision = Literal["network", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +51,11 @@ class Optimisation:
     """Largest norm of the whole gradient; None: not clipped."""
     seed: int = 0
     """Of `StepDraws`."""
+    ema: float | None = None
+    """Decay of the moving average of the parameters (`ema.Average`); None: there is none."""
+    precision: Precision = "network"
+    """What parameters compute in: "network" is the dtype that they have; with "bfloat16" the optimiser keeps float32
+    originals, their moments and the sum of their gradients."""
 
     def __post_init__(self) -> None:
         wrong = [
@@ -72,6 +83,8 @@ class Optimisation:
             "betas": (all(0 <= beta < 1 for beta in self.betas), "two numbers in [0, 1)"),
             "eps": (self.eps > 0, "positive"),
             "weight_decay": (self.weight_decay >= 0, "at least 0"),
+            "ema": (self.ema is None or 0 < self.ema < 1, "in (0, 1) (or None)"),
+            "precision": (self.precision in ("network", "bfloat16"), "'network' or 'bfloat16'"),
             "clip": (self.clip is None or self.clip > 0, "positive (or None)"),
         }
 
@@ -85,6 +98,31 @@ class Optimisation:
             case "constant":
                 factor = warmed(step, self.warmup)
         return self.lr * factor
+
+
+FIXED = ("seed", "batch_rows", "ema", "precision")
+"""What cannot change when a run is resumed."""
+
+
+def check_same(now: Optimisation, before: Mapping[str, Any], folder: Path) -> None:
+    """Compare with the settings that a run was begun with; warns of what has changed and may.
+
+    Args:
+        before: `asdict` of them, as JSON gives it back.
+        folder: of the run, for the message.
+    Raises:
+        ParameterError: something has changed that cannot.
+    """
+    changes = {
+        name: f"{name} was {before.get(name)!r}, now {value!r}"
+        for name, value in json.loads(json.dumps(asdict(now))).items()
+        if before.get(name) != value
+    }
+    fixed = [text for name, text in changes.items() if name in FIXED]
+    if fixed:
+        raise ParameterError(f"{folder} was begun otherwise: {'; '.join(fixed)}; keep that, or name another folder")
+    if changes:
+        warnings.warn(f"{folder} goes on with other settings: {'; '.join(changes.values())}", stacklevel=3)
 
 
 def adamw(parameters: Mapping[str, nn.Parameter], settings: Optimisation) -> torch.optim.AdamW:

@@ -23,7 +23,7 @@ class KnowsLayout(Protocol):
     layout: Layout
 
 
-def part(p: TrainingPass, rows: slice, device: torch.device | str | None = None) -> TrainingPass:
+def part(p: TrainingPass, rows: slice, device: torch.device | None = None) -> TrainingPass:
     """The same pass for rows start .. stop - 1 of the batch, on a device.
 
     Args:
@@ -36,14 +36,15 @@ def part(p: TrainingPass, rows: slice, device: torch.device | str | None = None)
     streams = (layout.streams, batch * length)
     stream, place = p.rows // streams[1], p.rows % streams[1]
     kept = ((place >= own.start) & (place < own.stop)).nonzero().flatten()
-    chosen = (stream * (own.stop - own.start) + place - own.start)[kept].to(device)
+    chosen = (stream * (own.stop - own.start) + place - own.start)[kept]
+    chosen = _to(chosen, device)
     return TrainingPass(
-        ids=_columns(p.ids, streams, own).to(device),
-        positions=_columns(p.positions, streams, own).to(device),
+        ids=_to(_columns(p.ids, streams, own), device),
+        positions=_to(_columns(p.positions, streams, own), device),
         attend=attention(_rows_of(layout, rows, device), chosen),
         rows=chosen,
-        targets=p.targets[kept].to(device),
-        weights=p.weights[kept].to(device),
+        targets=_to(p.targets[kept], device),
+        weights=_to(p.weights[kept], device),
         context=p.context // batch * (rows.stop - rows.start),
     )
 
@@ -58,5 +59,12 @@ def _columns(tokens: Tensor, streams: tuple[int, int], own: slice) -> Tensor:
     return tokens.view(streams)[:, own].flatten()
 
 
-def _rows_of(layout: Layout, rows: slice, device: torch.device | str | None) -> Layout:
-    return replace(layout, documents=layout.documents[rows].to(device), blocks=layout.blocks[rows].to(device))
+def _rows_of(layout: Layout, rows: slice, device: torch.device | None) -> Layout:
+    return replace(layout, documents=_to(layout.documents[rows], device), blocks=_to(layout.blocks[rows], device))
+
+
+def _to(value: Tensor, device: torch.device | None) -> Tensor:
+    """On a device, without waiting for what it is doing."""
+    if device is not None and device.type == "cuda" and not value.is_cuda:
+        return value.pin_memory().to(device, non_blocking=True)
+    return value.to(device)

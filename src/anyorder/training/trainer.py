@@ -1,53 +1,38 @@
-"""The training loop: rows, objective, gradient, step; logged, saved, and resumed as if it had never stopped."""
+"""The training loop: step, log, save; stopped at any time, and resumed as if it had never stopped."""
 
 from __future__ import annotations
 
-import math
+import signal
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from anyorder.errors import ParameterError, TrainingError
+from anyorder.errors import ParameterError
 from anyorder.models.transformer import Transformer
-from anyorder.training import checkpoint, parts
-from anyorder.training.batch import PADDING, Batch
+from anyorder.training import checkpoint, snapshot
+from anyorder.training.distributed import Team
+from anyorder.training.flops import matrix_rate
+from anyorder.training.interfaces import Objective, Publish, Rows
 from anyorder.training.interrupts import Interrupts
 from anyorder.training.log import Log
-from anyorder.training.noise import StepDraws
-from anyorder.training.optimisation import Optimisation, adamw
-from anyorder.training.passes import TrainingPass, loss
+from anyorder.training.meter import Meter
+from anyorder.training.optimisation import Optimisation, check_same
+from anyorder.training.progress import Bar
+from anyorder.training.stepper import Stepper
 from anyorder.training.trainee import Trainee
-
-Objective = Callable[[Batch, StepDraws], TrainingPass]
-"""From the clean rows of a step and its random numbers to a pass; all its randomness must come from the numbers."""
-
-
-class Rows(Protocol):
-    """Where rows come from; `training.data` has two."""
-
-    length: int
-
-    def batch(self, start: int, count: int) -> Batch:
-        """Rows number start .. start + count - 1, on the CPU."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """JSON-able; with the number of the next row it is all that `batch` depends on."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The counterpart of `state_dict`."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """How a run is run; nothing of this changes what is learned."""
+    """How a run is run; nothing of this changes what is learned.
+
+    Raises:
+        ParameterError: a number is not positive.
+    """
 
     log_every: int = 10
     """Steps from one line of the log to the next; only then are losses looked at, and a GPU waited for."""
@@ -59,9 +44,15 @@ class Running:
     """Checkpoints that stay."""
     resume: bool = True
     """Go on from the newest checkpoint in the folder; False refuses a folder that has any."""
+    recompute: bool = False
+    """Activation checkpointing: keep only the inputs of every layer, and compute it again in the backward pass."""
+    progress: bool = False
+    """Show a bar where the standard error output is a terminal."""
+    measure_rate: bool = True
+    """Time a matrix product when the run begins (0.2 s), so that the log can say which share of it is reached."""
 
     def __post_init__(self) -> None:
-        for name in ("log_every", "save_steps", "keep", "save_s"):
+        for name in ("log_every", "save_steps", "save_s", "keep"):
             if getattr(self, name) <= 0:
                 raise ParameterError(f"`{name}` must be positive, got {getattr(self, name)}", param=name)
 
@@ -74,25 +65,30 @@ class Outcome:
     """Steps that are done; `Optimisation.steps` if all are."""
     signal: str | None
     """Name of the signal that ended it early; None: it is finished."""
-    seconds: float
-    """Of training, over all its parts."""
     tokens: int
-    """Clean tokens trained on, padding left out."""
+    """Clean tokens trained on, padding left out; over all parts of the run."""
+    seconds: float
+    """Over all parts of the run."""
+    tokens_per_second: float
+    """Over this part of the run; 0 if there was nothing left to do."""
+    matrix_share: float | None
+    """Share of the machine's rate of matrix products that `training_flops` reach, over this part of the run."""
 
 
 class Trainer:
     """One run of one network in one folder.
 
     Args:
-        network: its parameters that require a gradient are trained in place, in their
-            own dtype and on their own device.
+        network: a `Transformer` or a `Trainee`; its parameters that require a gradient are trained in place.
         rows: clean rows; step s takes rows s * batch_rows and following.
-        objective: asked once per step, for the whole batch on the CPU.
+        objective: asked once per step for the whole batch, on the CPU.
         optimisation: what is learned how.
         folder: of the run; `log.jsonl` and `checkpoints/step-N` are written there.
         running: how often to log and save.
+        team: the processes that share the work (`distributed.team`); None: this one alone.
+        publish: writes the model into every checkpoint (`step-N/model`), for others to load.
     Raises:
-        ParameterError: the network has nothing to train, or the folder holds another run.
+        ParameterError: the network has nothing to train, or its processes cannot share a batch.
     """
 
     def __init__(
@@ -103,17 +99,20 @@ class Trainer:
         optimisation: Optimisation,
         folder: str | Path,
         running: Running | None = None,
+        *,
+        team: Team | None = None,
+        publish: Publish | None = None,
     ) -> None:
         self.network = network
         self.rows = rows
-        self.objective = objective
         self.optimisation = optimisation
         self.folder = Path(folder)
         self.running = running or Running()
-        self.parameters = {name: value for name, value in network.named_parameters() if value.requires_grad}
-        self.optimizer = adamw(self.parameters, optimisation)
-        self.device = next(iter(self.parameters.values())).device
+        self.team = team or Team(next(network.parameters()).device)
+        self.publish = publish
+        self.stepper = Stepper(network, rows, objective, optimisation, self.team, recompute=self.running.recompute)
         self.step = 0
+        """Steps that are done."""
         self.tokens = 0
         self.seconds = 0.0
 
@@ -122,144 +121,114 @@ class Trainer:
         """Folder of the checkpoints."""
         return self.folder / "checkpoints"
 
+    def weights(self) -> dict[str, Tensor]:
+        """The trained parameters by name in the network, whole and on the CPU: their average if there is one.
+
+        With several processes, all of them must ask.
+        """
+        return self.stepper.weights()
+
     def run(self) -> Outcome:
         """Train to the last step, or until Ctrl-C or SIGTERM, and leave a checkpoint of where it ended.
 
+        With several processes a signal and the clock are heeded when a line of the log is due.
+
         Raises:
             TrainingError: a loss is no number, or a checkpoint cannot be written or read.
+            ParameterError: the folder holds another run.
         """
         self._resume()
-        log = Log(self.folder / "log.jsonl", self.step)
         self.network.train()
-        meter = _Meter(self.step)
-        saved, saved_at = self.step, time.monotonic()
-        with Interrupts() as interrupts:
-            while self.step < self.optimisation.steps and interrupts.name is None:
-                began = time.monotonic()
-                meter.add(*self._step())
-                self.seconds += time.monotonic() - began
-                ends = self.step == self.optimisation.steps or interrupts.name is not None
-                due = self.step % self.running.save_steps == 0 or time.monotonic() - saved_at >= self.running.save_s
-                if ends or due or self.step % self.running.log_every == 0:
-                    log.add(meter.record(self))
-                if ends or due:
-                    self._save()
-                    saved, saved_at = self.step, time.monotonic()
-            if self.step != saved:
-                self._save()
-        return Outcome(step=self.step, signal=interrupts.name, seconds=self.seconds, tokens=self.tokens)
+        meter = Meter(self.step, self.team, self._matrix_rate())
+        log = Log(self.folder / "log.jsonl", self.step, writes=self.team.leads)
+        saved = time.monotonic()
+        stop = 0
+        with Interrupts() as interrupts, self._bar() as bar:
+            while self.step < self.optimisation.steps and not stop:
+                step = self.stepper.step(self.step)
+                self.step, self.tokens = self.step + 1, self.tokens + step.tokens
+                meter.add(step)
+                bar.step(self.step)
+                stop, logs, saves = self._due(interrupts.number, time.monotonic() - saved)
+                if logs:
+                    record = self._record(meter)
+                    log.add(record)
+                    bar.show(record)
+                if saves:
+                    self._save(meter)
+                    saved = time.monotonic()
+        self.seconds += meter.seconds
+        speed = meter.overall()
+        return Outcome(
+            step=self.step,
+            signal=signal.Signals(stop).name if stop and self.step < self.optimisation.steps else None,
+            tokens=self.tokens,
+            seconds=self.seconds,
+            tokens_per_second=speed["tokens_per_second"],
+            matrix_share=speed.get("matrix_share"),
+        )
 
-    def _step(self) -> tuple[Tensor, Tensor, int]:
-        """One optimiser step -> loss and norm of the gradient, on the device, and the number of tokens."""
-        settings = self.optimisation
-        batch = self.rows.batch(self.step * settings.batch_rows, settings.batch_rows)
-        whole = self.objective(batch, StepDraws(settings.seed, self.step))
-        total = torch.zeros((), device=self.device)
-        for rows in _micro(settings.batch_rows, settings.micro_rows):
-            part = loss(self.network, parts.part(whole, rows, self.device))
-            part.backward()
-            total += part.detach()
-        norm = nn.utils.clip_grad_norm_(self.parameters.values(), settings.clip or math.inf)
-        for group in self.optimizer.param_groups:
-            group["lr"] = settings.lr_at(self.step)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.step += 1
-        tokens = int((batch.documents != PADDING).sum())
-        self.tokens += tokens
-        return total, norm, tokens
+    def _due(self, signalled: int, unsaved_s: float) -> tuple[int, bool, bool]:
+        """Signal to stop for or 0; whether to log; whether to save."""
+        last = self.step == self.optimisation.steps
+        logs = last or self.step % self.running.log_every == 0
+        stop = late = 0
+        if logs or self.team.size == 1:
+            stop, late = self.team.most(signalled, int(unsaved_s >= self.running.save_s))
+        saves = last or bool(stop or late) or self.step % self.running.save_steps == 0
+        return stop, logs or saves, saves
 
-    def _save(self) -> None:
-        tensors = {
-            "parameters": {name: value.detach().cpu() for name, value in self.parameters.items()},
-            "optimizer": {
-                f"{name}.{key}": value.detach().cpu()
-                for name, parameter in self.parameters.items()
-                for key, value in self.optimizer.state[parameter].items()
-            },
+    def _matrix_rate(self) -> float | None:
+        if not self.running.measure_rate:
+            return None
+        half = self.optimisation.precision == "bfloat16"
+        dtype = torch.bfloat16 if half else next(self.network.parameters()).dtype
+        return matrix_rate(dtype, self.team.device) * self.team.size
+
+    def _bar(self) -> Bar:
+        return Bar(self.step, self.optimisation.steps, shown=self.running.progress and self.team.leads)
+
+    def _record(self, meter: Meter) -> dict[str, Any]:
+        last = max(checkpoint.steps(self.checkpoints), default=None)
+        kept = "there is no checkpoint yet" if last is None else f"the checkpoint of step {last} is kept"
+        return {
+            "step": self.step,
+            "lr": self.optimisation.lr_at(self.step - 1),
+            "tokens": self.tokens,
+            "seconds": self.seconds + meter.seconds,
+            **meter.read(kept),
         }
+
+    def _save(self, meter: Meter) -> None:
+        tensors = self.stepper.tensors()
+        model = self.weights() if self.publish is not None else {}
         state = {
             "optimisation": asdict(self.optimisation),
             "rows": self.rows.state_dict(),
             "tokens": self.tokens,
-            "seconds": self.seconds,
+            "seconds": self.seconds + meter.seconds,
         }
-        checkpoint.save(self.checkpoints, checkpoint.Checkpoint(self.step, state, tensors), keep=self.running.keep)
+
+        def fill(folder: Path) -> None:
+            snapshot.write(folder, tensors)
+            if self.publish is not None:
+                (folder / "model").mkdir()
+                self.publish(folder / "model", model)
+
+        if self.team.leads:
+            checkpoint.save(self.checkpoints, self.step, state, fill, keep=self.running.keep)
+        else:
+            snapshot.write(None, tensors)
 
     def _resume(self) -> None:
         if not self.running.resume and checkpoint.steps(self.checkpoints):
             raise ParameterError(f"{self.checkpoints} holds a run; resume it, or name another folder", param="resume")
-        found = checkpoint.newest(self.checkpoints)
-        if found is None:
+        found = checkpoint.newest(self.checkpoints) if self.team.leads else None
+        step = self.team.agree(0 if found is None else found.step)
+        if not step:
             return
-        self._check(found)
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(found.tensors["parameters"][name])
-                keys = ("step", "exp_avg", "exp_avg_sq")
-                kept = {key: found.tensors["optimizer"][f"{name}.{key}"] for key in keys}
-                self.optimizer.state[parameter] = {key: value.to(self.device) for key, value in kept.items()}
+        found = found or checkpoint.load(self.checkpoints / f"step-{step}")
+        check_same(self.optimisation, found.state["optimisation"], self.folder)
+        self.stepper.restore(found)
         self.rows.load_state_dict(found.state["rows"])
-        self.step = found.step
-        self.tokens, self.seconds = found.state["tokens"], found.state["seconds"]
-
-    def _check(self, found: checkpoint.Checkpoint) -> None:
-        for name in ("seed", "batch_rows"):
-            before, now = found.state["optimisation"][name], getattr(self.optimisation, name)
-            if before != now:
-                raise ParameterError(
-                    f"the run in {self.folder} was begun with {name} {before}, got {now}; "
-                    "keep it, or name another folder",
-                    param=name,
-                )
-        shapes = {name: tuple(value.shape) for name, value in found.tensors["parameters"].items()}
-        if shapes != {name: tuple(value.shape) for name, value in self.parameters.items()}:
-            raise TrainingError(f"the checkpoints in {self.checkpoints} are of another network; name another folder")
-
-
-def _micro(count: int, size: int | None) -> Iterator[slice]:
-    size = size or count
-    for start in range(0, count, size):
-        yield slice(start, min(start + size, count))
-
-
-class _Meter:
-    """What happened since the last line of the log; values stay on the device until one is asked for."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.values: list[Tensor] = []
-        self.tokens = 0
-        self.began = time.monotonic()
-
-    def add(self, value: Tensor, norm: Tensor, tokens: int) -> None:
-        self.values.append(torch.stack((value, norm)))
-        self.tokens += tokens
-
-    def record(self, trainer: Trainer) -> dict[str, Any]:
-        """A line of the log.
-
-        Raises:
-            TrainingError: a loss or gradient is no finite number.
-        """
-        values = torch.stack(self.values).tolist()
-        for step, (mean, norm) in enumerate(values, start=self.step + 1):
-            if not (math.isfinite(mean) and math.isfinite(norm)):
-                last = max(checkpoint.steps(trainer.checkpoints), default=None)
-                kept = f"the checkpoint of step {last} is kept" if last is not None else "there is no checkpoint yet"
-                raise TrainingError(
-                    f"step {step}: the loss is {mean:g} and the norm of its gradient {norm:g}; {kept}. "
-                    "Lower `lr` or `clip`, lengthen `warmup`, or look at the data of that step"
-                )
-        now = time.monotonic()
-        record = {
-            "step": trainer.step,
-            "loss": sum(mean for mean, _ in values) / len(values),
-            "lr": trainer.optimisation.lr_at(trainer.step - 1),
-            "grad_norm": sum(norm for _, norm in values) / len(values),
-            "tokens": trainer.tokens,
-            "tokens_per_second": self.tokens / (now - self.began),
-            "seconds": trainer.seconds,
-        }
-        self.step, self.values, self.tokens, self.began = trainer.step, [], 0, now
-        return record
+        self.step, self.tokens, self.seconds = step, found.state["tokens"], found.state["seconds"]

@@ -1,0 +1,82 @@
+"""Floating-point operations of a training pass, counted from its shapes; and what the machine can do at most."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from anyorder.models.adapter import product_sizes
+from anyorder.models.config import ModelConfig
+from anyorder.training.attention import Layout
+from anyorder.training.parts import layout_of
+from anyorder.training.passes import TrainingPass
+
+SIDE = 2048
+"""Of the square matrices whose product is timed."""
+SECONDS = 0.2
+
+
+def training_flops(p: TrainingPass, config: ModelConfig, *, adapter: bool) -> float:
+    """Operations of matrix products and attention, forward and backward; a product of [n, k] and [k, m] is 2nkm.
+
+    What is recomputed, element-wise work and the adapter's own small products count nothing, and attention only what is
+    seen: it is the least that the pass needs.
+
+    Args:
+        adapter: the network's own parameters are frozen, so that they get no gradient; and the context of a pass is
+            only read.
+    """
+    layout = layout_of(p)
+    tokens, rows = p.ids.shape[0], p.rows.shape[0]
+    sizes = {name: 2.0 * a * b for name, (a, b) in product_sizes(config).items()}
+    layer = sum(sizes.values())
+    linear = tokens * ((config.num_layers - 1) * layer + sizes["qkv"]) + rows * (layer - sizes["qkv"])
+    context, noisy = pairs(layout)
+    per_pair = 4.0 * config.query_size * (config.num_layers - 1 + rows / max(tokens, 1))
+    attending = per_pair * (context + noisy * (layout.streams - 1))
+    head = 2.0 * rows * config.hidden_size * config.vocab_size
+    if not adapter:
+        return 3 * (linear + attending + head)
+    read = p.context / max(tokens, 1)  # of which only the forward pass is computed
+    return linear * (2 - read) + 3 * attending - 2 * per_pair * (context if p.context else 0) + 2 * head
+
+
+def pairs(layout: Layout) -> tuple[int, int]:
+    """Queries times keys that are seen: of the context, and of one noisy stream."""
+    documents = layout.documents.flatten().unique_consecutive(return_inverse=True, return_counts=True)
+    _, document, sizes = documents
+    _, block, lengths = layout.blocks.flatten().unique_consecutive(return_inverse=True, return_counts=True)
+    begins = sizes.cumsum(0) - sizes
+    ends = (lengths.cumsum(0)[block] - begins[document])[lengths.cumsum(0) - 1]  # of each block, in its document
+    by_block = int((lengths * ends).sum())  # a noisy token sees the context before its block and its own block
+    match layout.sight:
+        case "bidirectional":
+            context = int((sizes * sizes).sum())
+        case "block":
+            context = by_block
+        case "causal":
+            context = int((sizes * (sizes + 1) // 2).sum())
+    return context, by_block
+
+
+@torch.no_grad()
+def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
+    """Operations per second of a large matrix product, the best of what fits into 0.2 seconds."""
+    a, b = (torch.ones(SIDE, SIDE, dtype=dtype, device=device) for _ in range(2))
+    best = float("inf")
+    until = time.perf_counter() + SECONDS
+    _seconds(a, b)  # the first one may set something up
+    while best == float("inf") or time.perf_counter() < until:
+        best = min(best, _seconds(a, b))
+    return 2.0 * SIDE**3 / best
+
+
+def _seconds(a: torch.Tensor, b: torch.Tensor) -> float:
+    if a.is_cuda:
+        torch.cuda.synchronize()
+    begun = time.perf_counter()
+    torch.matmul(a, b)
+    if a.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
