@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyorder.models.adapter import Adapted
 from anyorder.models.config import ModelConfig
 from anyorder.models.linear import Linear, PackedLinear
 from anyorder.models.norm import rms_norm
@@ -27,6 +26,22 @@ class Attend(Protocol):
         Tq is T, except in the last layer, where it is the number of wanted rows and may be 0 (the keys and values
         may still have to be stored; the result is then not used).
         """
+        ...
+
+
+class Changes(Protocol):
+    """What one forward adds to a network; `anyorder.models.adapter.Adapted` is one."""
+
+    def embed(self, ids: Tensor, x: Tensor, /) -> Tensor:
+        """The input embeddings x [T, hidden] of ids [T] -> [T, hidden]."""
+        ...
+
+    def add(self, layer: int, product: str, x: Tensor, y: Tensor, /) -> Tensor:
+        """y [T, out], a layer's product ("qkv", "out", "gate_up" or "down") of x [T, in] -> [T, out]."""
+        ...
+
+    def among(self, rows: Tensor, /) -> Changes:
+        """The same for some of the tokens, [R] int64."""
         ...
 
 
@@ -81,7 +96,7 @@ class Layer(nn.Module):
         self.down = Linear(inner, hidden)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, rows: Tensor | None, adapted: Adapted | None
+        self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, rows: Tensor | None, adapted: Changes | None
     ) -> Tensor:
         """x [T, hidden] -> [T, hidden], or [R, hidden] when only `rows` are wanted."""
         q, k, v = self._project(x, cos, sin, adapted)
@@ -96,11 +111,11 @@ class Layer(nn.Module):
         gate, up = self._product("gate_up", normed, adapted).split_with_sizes(self.inner, -1)
         return x + self._product("down", F.silu(gate) * up, adapted)
 
-    def _product(self, name: str, x: Tensor, adapted: Adapted | None) -> Tensor:
+    def _product(self, name: str, x: Tensor, adapted: Changes | None) -> Tensor:
         y: Tensor = getattr(self, name)(x)
         return y if adapted is None else adapted.add(self.index, name, x, y)
 
-    def _project(self, x: Tensor, cos: Tensor, sin: Tensor, adapted: Adapted | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, cos: Tensor, sin: Tensor, adapted: Changes | None) -> tuple[Tensor, Tensor, Tensor]:
         normed = rms_norm(x, self.attention_norm, self.eps)
         qk, v = self._product("qkv", normed, adapted).split_with_sizes(self.split, -1)
         qk = qk.view(x.shape[0], -1, *self.head)  # queries and keys are rotated together
@@ -133,7 +148,7 @@ class Transformer(nn.Module):
         positions: Tensor,
         attend: Attend,
         rows: Tensor | None = None,
-        adapted: Adapted | None = None,
+        adapted: Changes | None = None,
     ) -> Tensor:
         """Hidden states after the final norm.
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from anyorder.models.transformer import Layer, Transformer
+from anyorder.training.conditioning import conditioned_loss
 from anyorder.training.distributed import Team, shard
 from anyorder.training.optimisation import Precision
 from anyorder.training.passes import TrainingPass, loss
@@ -25,7 +26,7 @@ class Scored(nn.Module):
         self.network = network
 
     def forward(self, p: TrainingPass) -> Tensor:
-        return loss(self.network, p)
+        return conditioned_loss(self.network, p) if p.conditioned else loss(self.network, p)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ def part(p: TrainingPass, rows: slice, device: torch.device | None = None) -> Tr
         targets=_to(p.targets[kept], device),
         weights=_to(p.weights[kept], device),
         context=p.context // batch * (rows.stop - rows.start),
+        conditioned=p.conditioned,
     )
 
 

@@ -47,6 +47,8 @@ class TrainingPass:
     context: int = 0
     """Leading fed tokens, the clean text, that a network with an adapter reads with the adapter off: none of their rows
     is scored, and they see no noisy token. 0: there is no adapter, or it is on everywhere."""
+    conditioned: bool = False
+    """The network is told what it predicts of the noisy tokens in a pass before (`conditioning.conditioned_loss`)."""
 
 
 def cross_entropies(network: Network, p: TrainingPass) -> Tensor:
