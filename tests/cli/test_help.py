@@ -11,11 +11,11 @@ from tests.cli.conftest import Cli, Loads
 
 import anyorder
 from anyorder import params
-from anyorder.cli import chat, generate, inspect, reference, selftext
+from anyorder.cli import chat, convert, generate, inspect, reference, selftext
 from anyorder.cli.flags import DECODE_FLAGS, PANELS, field_docs
 from anyorder.params import DecodeParams
 
-COMMANDS = (generate, chat, inspect, selftext, reference)
+COMMANDS = (generate, chat, inspect, selftext, convert, reference)
 
 
 def words(text: str) -> str:

@@ -93,10 +93,16 @@ def test_a_model_without_causal_mode_is_measured_as_far_as_it_goes() -> None:
     assert [section.refuses(what) is None for section in SECTIONS] == [True, False, True, False, True]
 
 
+class Backwards(type(base().tokenizer)):  # type: ignore[misc]
+    def decode(self, ids: list[int], skip_special: bool = True) -> str:
+        return super().decode(ids, skip_special)[::-1]
+
+
 REFUSED: list[tuple[dict[str, Any], type[AnyorderError], str]] = [
     ({"model": dataclasses.replace(base(), mask_token_id=None)}, ModelError, "has no mask token"),
     ({"base": dataclasses.replace(base(), spec=tiny("llada").spec)}, ParameterError, "name it with `base`"),
-    ({"base": tiny("llama")}, ParameterError, "has 24 tokens and converted 258"),
+    ({"model": dataclasses.replace(tiny("sdar"), tokenizer=None)}, ParameterError, "has 258 tokens and tiny sdar 24"),
+    ({"base": dataclasses.replace(base(), tokenizer=Backwards())}, ParameterError, "mean something else to `base`"),
     ({"prompts": []}, ParameterError, "give at least one"),
     ({"thresholds": (0.9, 1.5)}, ParameterError, "`threshold` must be in [0, 1]"),
     ({"max_new_tokens": 0}, ParameterError, "prompt 'one' cannot be answered: `max_new_tokens` is 0"),

@@ -22,6 +22,14 @@ def test_a_run_shows_its_recipe_manifest_card_and_losses(tmp_path: Path) -> None
     assert list(run.losses) == [(1, 3.0), (2, 2.5), (3, 2.0)]
 
 
+def test_a_run_says_what_it_was_made_from(tmp_path: Path) -> None:
+    write_log(tmp_path, [3.0])
+    assert read_run(tmp_path).base is None
+    for recipe, base in [('[model]\nsource = "./qwen"\n', "./qwen"), ("seed = 1", None), ("no [toml", None)]:
+        (tmp_path / "recipe.toml").write_text(recipe, "utf-8")
+        assert read_run(tmp_path).base == base
+
+
 def test_a_half_written_line_ends_the_curve(tmp_path: Path) -> None:
     write_log(tmp_path, [3.0, 2.5], tail='{"step": 3, "lo')
     assert list(read_run(tmp_path).losses) == [(1, 3.0), (2, 2.5)]

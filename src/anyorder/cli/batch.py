@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from anyorder.cli.decoding import load_model
 from anyorder.cli.flags import Flag
 from anyorder.cli.jsonl import Job, Output, read_jobs
+from anyorder.cli.progress import counting
 from anyorder.cli.prompt import prompt_for
 from anyorder.cli.terminal import err_console
 from anyorder.errors import ContextError, DataError, ParameterError
@@ -88,7 +88,7 @@ def _answer(
     model = load_model(load)
     prompts = _encode(model, jobs, params, raw=raw)
     try:
-        with _progress(console) as progress:
+        with counting(console) as progress:
             task = progress.add_task("answering", total=total, completed=total - len(jobs))
             for job, generation in _answers(model, jobs, prompts, params, batch_size):
                 answers.write(job.key, _record(generation))
@@ -131,13 +131,3 @@ def _record(generation: Generation) -> dict[str, Any]:
     wanted = ("text", "ids", "finish_reason", "stats")
     return {name: value for name, value in generation.as_dict().items() if name in wanted}
 
-
-def _progress(console: Console) -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console)

@@ -46,6 +46,7 @@ class Subject:
         for threshold in self.thresholds:
             any_order(self.model, threshold=threshold, max_new_tokens=self.max_new_tokens)
         for prompt in self.prompts:
+            _check_tokens(self.base, self.model, prompt)
             refused = refusal(self.base, prompt.prompt_ids, causal(self.max_new_tokens))
             if refused is not None:
                 raise ParameterError(f"prompt {prompt.id!r} cannot be answered: {refused}", param="prompts")
@@ -63,12 +64,23 @@ def _check_pair(model: LoadedModel, base: LoadedModel) -> None:
             f"({base.spec.title}); name it with `base`",
             param="base",
         )
-    if base.config.vocab_size != model.config.vocab_size:
+    if base.config.vocab_size > model.config.vocab_size:  # a new mask token may have made it larger
         raise ParameterError(
             f"`base` {base.source} has {base.config.vocab_size} tokens and {model.source} {model.config.vocab_size}, "
             "so they cannot be compared; name the model that it was made from",
             param="base",
         )
+
+
+def _check_tokens(base: LoadedModel, model: LoadedModel, prompt: HeldOut) -> None:
+    ids = list(prompt.prompt_ids)
+    if base.tokenizer is None or model.tokenizer is None or base.tokenizer.decode(ids) == model.tokenizer.decode(ids):
+        return
+    raise ParameterError(
+        f"the tokens of {model.source} mean something else to `base` {base.source}; name the model that it was made "
+        "from",
+        param="base",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

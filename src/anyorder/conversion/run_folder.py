@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ class RunFolder:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     losses: Sequence[tuple[float, float]] = ()
     """(step, loss)"""
+    base: str | None = None
+    """The model that was trained."""
 
 
 def read_run(folder: Path) -> RunFolder:
@@ -31,7 +34,18 @@ def read_run(folder: Path) -> RunFolder:
     files = {name: (folder / name).read_text("utf-8", "replace") for name in FILES if (folder / name).is_file()}
     records = log.read(folder / "log.jsonl")
     losses = [(float(r["step"]), float(r["loss"])) for r in records if isinstance(r.get("loss"), int | float)]
-    return RunFolder(files=files, losses=_thinned(losses))
+    return RunFolder(files=files, losses=_thinned(losses), base=_base(files.get("recipe.toml")))
+
+
+def _base(recipe: str | None) -> str | None:
+    try:
+        match tomllib.loads(recipe or ""):
+            case {"model": {"source": str(source)}}:
+                return source
+            case _:
+                return None
+    except ValueError:  # the user's edit since; no figure depends on it
+        return None
 
 
 def _thinned(losses: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -1,0 +1,161 @@
+"""`anyorder convert --report`: from the command line to the page, on a random model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Cli
+from tests.conversion.subjects import base, converted
+
+import anyorder
+from anyorder.conversion import measure
+from anyorder.models.families import FAMILIES
+from anyorder.models.loaded import LoadedModel
+
+PROMPTS = [{"id": "first", "prompt": "Hi"}, {"messages": [{"role": "user", "content": "2+2?"}]}]
+QUICK = ("--max-new-tokens", "8", "--thresholds", "0.9")
+
+
+class Shelf:
+    """`anyorder.load` of a few names."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str | None, dict[str, Any]]] = []
+        self.models: dict[str | None, LoadedModel] = {"converted": converted(), "plain": base(seed=1)}
+
+    def __call__(self, source: str | None = None, **flags: Any) -> LoadedModel:
+        self.calls.append((source, flags))
+        return base() if flags.get("adapter") is False else self.models[source]
+
+
+@pytest.fixture
+def shelf(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Shelf:
+    shelf = Shelf()
+    monkeypatch.setattr(anyorder, "load", shelf)
+    monkeypatch.setattr("anyorder.models.load.source.locate", lambda *_, **__: Path("nowhere"))
+    return shelf
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shelf: Shelf) -> Path:
+    monkeypatch.chdir(tmp_path)
+    lines = "".join(json.dumps(prompt) + "\n" for prompt in PROMPTS)
+    (tmp_path / "prompts.jsonl").write_text(lines, "utf-8")
+    return tmp_path
+
+
+def test_a_report_is_one_page_its_figures_and_its_verdict(cli: Cli, desk: Path, shelf: Shelf) -> None:
+    result = cli("convert", "converted", "--report", "--prompts", "prompts.jsonl", *QUICK)
+    assert result.code == 0, result.err
+    assert "Read from left to right nothing was lost:" in result.out
+    assert "the page is converted-report/report.html" in result.err
+    page = (desk / "converted-report" / "report.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "first</b> Hi" in page
+    assert "2</b> 2+2?" in page  # a line without an id goes by its number
+    content = json.loads((desk / "converted-report" / "report.json").read_text("utf-8"))
+    assert content["settings"]["thresholds"] == [0.9]
+    assert content["settings"]["max_new_tokens"] == 8
+    assert [(source, flags.get("adapter")) for source, flags in shelf.calls] == [
+        ("converted", None),
+        ("converted", False),  # what it is compared with
+    ]
+
+
+def test_the_base_has_the_format_and_the_device_of_the_model(cli: Cli, desk: Path, shelf: Shelf) -> None:
+    args = ("--base", "plain", "--dtype", "float64", "--prompts", "prompts.jsonl", "--limit", "1", *QUICK)
+    assert cli("convert", "converted", "--report", *args).code == 0
+    assert shelf.calls[0] == ("converted", {"dtype": "float64"})
+    same = {"dtype": converted().dtype, "device": converted().device, "offline": False, "adapter": False}
+    assert shelf.calls[1] == ("plain", same)
+
+
+def test_a_model_that_was_not_converted_is_measured_by_itself(cli: Cli, desk: Path, shelf: Shelf) -> None:
+    args = ("--report", "--out", "here/deep", "--prompts", "prompts.jsonl", "--limit", "1", *QUICK)
+    assert cli("convert", "plain", *args).code == 0
+    assert len(shelf.calls) == 1
+    assert (desk / "here" / "deep" / "report.html").is_file()
+
+
+def test_a_run_keeps_its_report(cli: Cli, desk: Path, shelf: Shelf) -> None:
+    run = desk / "run"
+    run.mkdir()
+    (run / "log.jsonl").write_text('{"step": 1, "loss": 3.5}\n', "utf-8")
+    (run / "recipe.toml").write_text("seed = 7\n", "utf-8")
+    shelf.models["run"] = converted()
+    assert cli("convert", "run", "--report", "--prompts", "prompts.jsonl", "--limit", "1", *QUICK).code == 0
+    page = (run / "report.html").read_text("utf-8")
+    assert "seed = 7" in page
+    assert "How it was trained" in page
+
+
+def test_an_interrupt_keeps_what_was_measured_and_the_same_command_goes_on(
+    cli: Cli, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("convert", "converted", "--report", "--prompts", "prompts.jsonl", *QUICK)
+    real, calls = measure.same_logits, iter(range(100))
+
+    def interrupted(*args: Any) -> bool:
+        if next(calls) == 1:  # the second prompt's
+            raise KeyboardInterrupt
+        return real(*args)
+
+    monkeypatch.setattr(measure, "same_logits", interrupted)
+    stopped = cli(*command)
+    assert stopped.code == 130
+    assert "interrupted: 3 of 10 measurements are in converted-report; the same command goes on from there" in (
+        " ".join(stopped.err.split())
+    )
+    assert "Unfinished: 30 % are measured." in (desk / "converted-report" / "report.html").read_text("utf-8")
+    went_on = cli(*command)
+    assert went_on.code == 0
+    assert "3 of 10 measurements are there already" in went_on.err
+    assert "Unfinished" not in (desk / "converted-report" / "report.html").read_text("utf-8")
+    assert "10 of 10 measurements are there already" in cli(*command).err
+
+
+FAULTS: list[tuple[tuple[str, ...], int, str]] = [
+    (("--limit", "0"), 2, "--limit must be at least 1, got 0"),
+    (("--prompts", "missing.jsonl"), 1, "cannot read missing.jsonl"),
+    (("--thresholds", "high"), 2, "'high' is no list of numbers; write them as 0.7,0.9"),
+    (("--thresholds", ","), 2, "no number given"),
+    (("--thresholds", "0.9,2"), 2, "`threshold` must be in [0, 1]"),
+    (("--max-new-tokens", "600"), 2, "the model's context is 512"),
+]
+
+
+@pytest.mark.parametrize(("flags", "code", "says"), FAULTS, ids=[says for *_, says in FAULTS])
+def test_wrong_flags_are_one_line(cli: Cli, desk: Path, flags: tuple[str, ...], code: int, says: str) -> None:
+    result = cli("convert", "converted", "--report", *flags)
+    assert result.code == code
+    assert says in result.err
+    assert result.err.count("\n") == 1
+    assert not (desk / "converted-report").exists()
+
+
+def test_a_model_without_mask_token_is_refused(cli: Cli, desk: Path, shelf: Shelf) -> None:
+    shelf.models["unmasked"] = dataclasses.replace(base(), mask_token_id=None, source="unmasked")
+    result = cli("convert", "unmasked", "--report")
+    assert result.code == 1
+    assert "unmasked has no mask token, so it cannot denoise" in result.err
+    assert "mask_token_id" in result.err
+
+
+def test_a_denoiser_that_does_not_say_its_base_needs_one(cli: Cli, desk: Path, shelf: Shelf) -> None:
+    shelf.models["dream"] = dataclasses.replace(base(), spec=FAMILIES["dream"], source="dream")
+    result = cli("convert", "dream", "--report")
+    assert result.code == 2
+    assert "dream does not say which autoregressive model it was made from; name it with --base" in result.err
+
+
+def test_a_report_begun_otherwise_is_refused(cli: Cli, desk: Path) -> None:
+    command = ("convert", "converted", "--report", "--prompts", "prompts.jsonl", "--limit", "1", *QUICK)
+    assert cli(*command).code == 0
+    other = cli(*command, "--thresholds", "0.5")
+    assert other.code == 1
+    assert "thresholds was [0.9], now [0.5]" in other.err
+    assert cli(*command, "--thresholds", "0.5", "--fresh").code == 0
