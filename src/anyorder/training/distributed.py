@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from anyorder.errors import ParameterError
 from anyorder.models.load.place import choose_device
@@ -89,14 +89,14 @@ def team(device: str | torch.device = "auto") -> Generator[Team]:
 
 
 def shard(scored: nn.Module, team: Team, compute: torch.dtype | None) -> None:
-    """Share the parameters out: each layer is a group, what is left another one. Gradients are added up, not averaged.
+    """Share the parameters out: each layer is a group, what is left another one. Gradients are averaged.
 
     Args:
         scored: from a pass to its loss; holds the network.
         compute: parameters are cast to it for the forward and backward pass; None: they stay as they are.
     """
-    policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32 if compute else None)
+    policy = MixedPrecisionPolicy(
+        param_dtype=compute, reduce_dtype=torch.float32 if compute else None, cast_forward_inputs=False
+    )
     for module in [*(layer for layer in scored.modules() if isinstance(layer, Layer)), scored]:
         fully_shard(module, mesh=team.mesh, mp_policy=policy)
-        assert isinstance(module, FSDPModule)
-        module.set_gradient_divide_factor(1.0)

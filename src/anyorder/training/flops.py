@@ -20,32 +20,42 @@ SECONDS = 0.2
 def training_flops(p: TrainingPass, config: ModelConfig, *, adapter: bool) -> float:
     """Operations of matrix products and attention, forward and backward; a product of [n, k] and [k, m] is 2nkm.
 
-    What is recomputed, element-wise work and the adapter's own small products count nothing, and attention only what is
-    seen: it is the least that the pass needs.
+    Attention counts only what is seen, and what is recomputed, element-wise work and an adapter's own small products
+    count nothing: it is the least that the pass needs.
 
     Args:
-        adapter: the network's own parameters are frozen, so that they get no gradient; and the context of a pass is
-            only read.
+        adapter: the network's own parameters are frozen, so that none of them gets a gradient.
     """
     layout = layout_of(p)
-    tokens, rows = p.ids.shape[0], p.rows.shape[0]
+    size = layout.documents.numel()
+    seen, seen_noisy = pairs(layout)
+    asked = int((p.rows < size).sum())
+    linear, attending = _forward(config, size, seen, asked)
+    noisy = _forward(config, p.ids.shape[0] - size, seen_noisy * (layout.streams - 1), p.rows.shape[0] - asked)
+    head = 2.0 * p.rows.shape[0] * config.hidden_size * config.vocab_size
+    products = 2 if adapter else 3  # forward, gradient of the input, gradient of the weights
+    backward = (products - 1, 2) if not p.context else (0, 0)
+    return (
+        linear * (1 + backward[0])
+        + attending * (1 + backward[1])
+        + noisy[0] * products
+        + noisy[1] * 3
+        + head * products
+    )
+
+
+def _forward(config: ModelConfig, tokens: int, seen: int, rows: int) -> tuple[float, float]:
+    """Operations of products and of attention in the layers; the last one goes on for the wanted rows only."""
     sizes = {name: 2.0 * a * b for name, (a, b) in product_sizes(config).items()}
     layer = sum(sizes.values())
     linear = tokens * ((config.num_layers - 1) * layer + sizes["qkv"]) + rows * (layer - sizes["qkv"])
-    context, noisy = pairs(layout)
-    per_pair = 4.0 * config.query_size * (config.num_layers - 1 + rows / max(tokens, 1))
-    attending = per_pair * (context + noisy * (layout.streams - 1))
-    head = 2.0 * rows * config.hidden_size * config.vocab_size
-    if not adapter:
-        return 3 * (linear + attending + head)
-    read = p.context / max(tokens, 1)  # of which only the forward pass is computed
-    return linear * (2 - read) + 3 * attending - 2 * per_pair * (context if p.context else 0) + 2 * head
+    attending = 4.0 * config.query_size * seen * (config.num_layers - 1 + rows / max(tokens, 1))
+    return linear, attending
 
 
 def pairs(layout: Layout) -> tuple[int, int]:
     """Queries times keys that are seen: of the context, and of one noisy stream."""
-    documents = layout.documents.flatten().unique_consecutive(return_inverse=True, return_counts=True)
-    _, document, sizes = documents
+    _, document, sizes = layout.documents.flatten().unique_consecutive(return_inverse=True, return_counts=True)
     _, block, lengths = layout.blocks.flatten().unique_consecutive(return_inverse=True, return_counts=True)
     begins = sizes.cumsum(0) - sizes
     ends = (lengths.cumsum(0)[block] - begins[document])[lengths.cumsum(0) - 1]  # of each block, in its document

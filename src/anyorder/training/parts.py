@@ -34,19 +34,19 @@ def part(p: TrainingPass, rows: slice, device: torch.device | None = None) -> Tr
     batch, length = layout.documents.shape
     own = slice(rows.start * length, rows.stop * length)
     streams = (layout.streams, batch * length)
-    stream, place = p.rows // streams[1], p.rows % streams[1]
-    kept = ((place >= own.start) & (place < own.stop)).nonzero().flatten()
-    chosen = (stream * (own.stop - own.start) + place - own.start)[kept]
-    chosen = _to(chosen, device)
+    ids, positions = (tokens.view(streams)[:, own].flatten() for tokens in (p.ids, p.positions))
+    asked, targets, weights = _asked(p, streams[1], own)
+    if not len(asked):  # every process needs all gradients, zero or not: the last token is asked, and counts nothing
+        asked, targets, weights = asked.new_tensor([len(ids) - 1]), targets.new_zeros(1), weights.new_zeros(1)
+    asked = _to(asked, device)
     return TrainingPass(
-        ids=_to(_columns(p.ids, streams, own), device),
-        positions=_to(_columns(p.positions, streams, own), device),
-        attend=attention(_rows_of(layout, rows, device), chosen),
-        rows=chosen,
-        targets=_to(p.targets[kept], device),
-        weights=_to(p.weights[kept], device),
+        ids=_to(ids, device),
+        positions=_to(positions, device),
+        attend=attention(_rows_of(layout, rows, device), asked),
+        rows=asked,
+        targets=_to(targets, device),
+        weights=_to(weights, device),
         context=p.context // batch * (rows.stop - rows.start),
-        conditioned=p.conditioned,
     )
 
 
@@ -56,8 +56,11 @@ def layout_of(p: TrainingPass) -> Layout:
     return p.attend.layout
 
 
-def _columns(tokens: Tensor, streams: tuple[int, int], own: slice) -> Tensor:
-    return tokens.view(streams)[:, own].flatten()
+def _asked(p: TrainingPass, size: int, own: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, targets and weights of the tokens `own` of every stream of `size` tokens."""
+    stream, place = p.rows // size, p.rows % size
+    kept = ((place >= own.start) & (place < own.stop)).nonzero().flatten()
+    return (stream * (own.stop - own.start) + place - own.start)[kept], p.targets[kept], p.weights[kept]
 
 
 def _rows_of(layout: Layout, rows: slice, device: torch.device | None) -> Layout:

@@ -70,7 +70,7 @@ class Stepper:
         losses: list[Tensor] = []
         for rows in self._micro_batches():
             loss = self.learner.scored(parts.part(whole_pass, rows, self.team.device))
-            loss.backward()
+            (loss * self.team.size).backward()  # FSDP takes the mean over the processes, and the sum is wanted
             losses.append(loss.detach())
         norm = self._clip()
         for group in self.optimizer.param_groups:
