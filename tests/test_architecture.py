@@ -22,12 +22,13 @@ ALLOWED = {
     "cache": "errors window",
     "decoders": "canvas window events policies cache draws errors params",
     "ngrams": "errors",  # no torch, no model: text in, guesses out
-    "models": "errors",
+    "models": "ngrams errors",
     "training": "models policies draws errors",
+    "recipes": "",  # TOML files
     "runner": "models cache window errors",  # knows no decoder, no policy, no request
     "prompt": "canvas errors",
     "resolve": "cache params policies errors",
-    "request": "resolve decoders canvas params policies draws errors",
+    "request": "resolve decoders ngrams canvas params policies draws errors",
     "generation": "events",
     "engine": "runner decoders canvas window events cache draws errors",
     "api": "prompt resolve request generation engine models cache runner canvas params events errors",

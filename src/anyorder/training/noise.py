@@ -15,10 +15,12 @@ from torch import Tensor
 from anyorder.draws import Draws
 from anyorder.errors import ParameterError
 
-Purpose = Literal["order", "within", "mask", "token", "full", "condition"]
+Purpose = Literal["order", "within", "mask", "token", "full", "condition", "offset"]
 """What a number decides: `stratified`'s two, which tokens are noisy, what replaces them, which groups are noisy
-throughout, whether a pass is self-conditioned."""
-_PURPOSES: dict[Purpose, int] = {"order": 0, "within": 1, "mask": 2, "token": 3, "full": 4, "condition": 5}
+throughout, whether a pass is self-conditioned, where blocks begin."""
+_PURPOSES: dict[Purpose, int] = {
+    "order": 0, "within": 1, "mask": 2, "token": 3, "full": 4, "condition": 5, "offset": 6,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

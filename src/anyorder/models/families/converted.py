@@ -7,7 +7,7 @@ know: which attention to denoise with, and whether rows predict their own token.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from anyorder.errors import ModelError
@@ -17,8 +17,8 @@ KEY = "diffusion"
 """Of config.json. `mask_token_id` and `block_length` stand beside it, where published checkpoints have them, too."""
 
 Regime = Literal["bidirectional", "block", "causal"]
+Context = Literal["block", "causal"]
 Mode = Literal["causal", "full", "block"]
-Cache = Literal["none", "block", "prefix", "dual", "sub_block"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,8 @@ class Denoising:
     """"causal": it was not, or in a way that no decoder here can use; it decodes as its family does."""
     shift: bool
     """Rows predict the next token."""
+    context: Context = "block"
+    """What finished blocks see: their own block too, or only what is left of them, as in the causal mode."""
     causal: bool = False
     """Its causal mode was trained as well."""
 
@@ -70,14 +72,18 @@ def converted(spec: FamilySpec, raw: Mapping[str, Any]) -> FamilySpec:
 
 
 def _read(table: object) -> Denoising:
-    match table:
-        case {"attention": str(attention), "shift": bool(shift), **rest} if attention in get_args(Regime):
-            causal = rest.get("causal", False)
-            if isinstance(causal, bool) and rest.keys() <= {"causal"}:
-                return Denoising(attention=attention, shift=shift, causal=causal)  # type: ignore[arg-type]
-        case _:
-            pass
-    raise ModelError(
-        f'config.json: {KEY} must be {{"attention": one of {", ".join(get_args(Regime))}, "shift": true or false, '
-        f'"causal": true or false}}, got {table!r}'
+    """What `Denoising.table` wrote; nothing else, and nothing left out."""
+    allowed = {name: get_args(hint) for name, hint in (("attention", Regime), ("context", Context))}
+    if not isinstance(table, dict) or table.keys() != {field.name for field in fields(Denoising)}:
+        raise _damaged(table)
+    flags = all(isinstance(table[name], bool) for name in ("shift", "causal"))
+    if not flags or any(table[name] not in values for name, values in allowed.items()):
+        raise _damaged(table)
+    return Denoising(**table)
+
+
+def _damaged(table: object) -> ModelError:
+    return ModelError(
+        f'config.json: {KEY} must hold "attention" ({", ".join(get_args(Regime))}), "context" '
+        f'({", ".join(get_args(Context))}), "shift" and "causal" (true or false), got {table!r}'
     )

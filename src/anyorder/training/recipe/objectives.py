@@ -1,0 +1,289 @@
+"""What a recipe may say about the objective: one model per kind, each with only the fields that it reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from anyorder.models.families.converted import Denoising
+from anyorder.training.curriculum import BlockCurriculum
+from anyorder.training.data.spec import Strict
+
+Length = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Noisy(Strict):
+    """What all objectives with a noise ratio have in common."""
+
+    ratios: tuple[float, float] = (1e-3, 1.0)
+    """Noise ratios are drawn evenly between these two."""
+    stratified: bool = True
+    """Spread the ratios of a batch evenly over the interval: less variance between steps."""
+
+    @model_validator(mode="after")
+    def _interval(self) -> Noisy:
+        low, high = self.ratios
+        if not 0 < low <= high <= 1:
+            raise ValueError(f"`ratios` must satisfy 0 < low <= high <= 1, got {list(self.ratios)}")
+        return self
+
+
+class Masked(Noisy):
+    """Noise that is a mask token."""
+
+    full_share: Share = 0.0
+    """Share of the documents (or blocks) whose ratio is 1, which trains drafting whole blocks."""
+
+
+class CurriculumSpec(Strict):
+    """Block lengths over the run: warm-up, stable, decay; see `curriculum.BlockCurriculum`."""
+
+    warmup: tuple[Length, ...] = ()
+    """Lengths in the beginning, each for the same number of steps."""
+    warmup_share: Share = 0.0
+    """Share of the steps that they get together."""
+    stable: Length | None = None
+    """Length in the middle; left out: `block_length`."""
+    decay: tuple[Length, ...] = ()
+    """Lengths in the end; the last one must be `block_length`."""
+    decay_share: Share = 0.0
+    """Share of the steps that they get together."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> CurriculumSpec:
+        for name in ("warmup", "decay"):
+            if bool(getattr(self, name)) != bool(getattr(self, f"{name}_share")):
+                raise ValueError(f"`{name}` and `{name}_share` belong together; give both or neither")
+        if self.warmup_share + self.decay_share > 1:
+            raise ValueError("`warmup_share` and `decay_share` are of the same run; they come to more than 1")
+        return self
+
+
+class Blocks(Strict):
+    """What all objectives with blocks have in common."""
+
+    block_length: Length
+    """Tokens per block; the length that the result decodes with."""
+    curriculum: CurriculumSpec = CurriculumSpec()
+    """Other block lengths on the way there."""
+
+    @model_validator(mode="after")
+    def _arriving(self) -> Blocks:
+        last = (*self._stable(), *self.curriculum.decay)[-1]
+        if last != self.block_length:
+            raise ValueError(f"`curriculum` ends with blocks of {last}, but `block_length` is {self.block_length}")
+        return self
+
+    def _stable(self) -> tuple[int]:
+        return (self.curriculum.stable or self.block_length,)
+
+    def lengths(self, steps: int) -> BlockCurriculum:
+        """The block length of every step of a run."""
+        curriculum = self.curriculum
+        return BlockCurriculum(
+            steps=steps,
+            stable=self._stable()[0],
+            warmup=curriculum.warmup,
+            warmup_steps=_steps(curriculum.warmup, curriculum.warmup_share, steps),
+            decay=curriculum.decay,
+            decay_steps=_steps(curriculum.decay, curriculum.decay_share, steps),
+        )
+
+
+def _steps(lengths: tuple[int, ...], share: float, steps: int) -> int:
+    return max(len(lengths), int(share * steps))
+
+
+class Context(Strict):
+    """What clean tokens see in front of a noisy block."""
+
+    context: Literal["block", "causal", "frozen"] = "block"
+    """"block": their own block too, as published; "causal": only what is left of them, as in the causal mode;
+    "frozen": causal, and read with the adapter off, so that the causal mode stays as it is (fast-dllm-v2 with lora)."""
+    causal_weight: float = Field(default=0.0, ge=0)
+    """Weight of the next-token loss of the clean tokens, which keeps the causal mode alive; needs context "causal"."""
+
+    @model_validator(mode="after")
+    def _readable(self) -> Context:
+        if self.causal_weight and self.context != "causal":
+            raise ValueError(
+                f'`causal_weight` needs context = "causal", got "{self.context}": with "block" a clean row sees the '
+                'token that it would be asked for, with "frozen" clean rows are not trained'
+            )
+        return self
+
+    @property
+    def regime(self) -> Literal["block", "causal"]:
+        """What clean tokens see."""
+        return "block" if self.context == "block" else "causal"
+
+
+class Llada(Masked):
+    """Masked diffusion over whole documents: `objectives.masked_diffusion`."""
+
+    kind: Literal["llada"]
+
+    def denoising(self) -> Denoising:
+        """How the result is decoded."""
+        return Denoising(attention="bidirectional", shift=False)
+
+
+class Bd3lm(Masked, Blocks, Context):
+    """Block diffusion: `objectives.block_diffusion`."""
+
+    kind: Literal["bd3lm"]
+
+    @model_validator(mode="after")
+    def _trained(self) -> Bd3lm:
+        _refuse_frozen(self)
+        return self
+
+    def denoising(self) -> Denoising:
+        """How the result is decoded."""
+        return Denoising(attention="block", shift=False, context=self.regime, causal=self.causal_weight > 0)
+
+
+class Sdar(Masked, Blocks):
+    """SDAR's block diffusion, one ratio per document: `objectives.sdar`."""
+
+    kind: Literal["sdar"]
+
+    def denoising(self) -> Denoising:
+        """How the result is decoded."""
+        return Denoising(attention="block", shift=False)
+
+
+class FastDllmV2(Masked, Blocks, Context):
+    """Two complementary views of every block: `objectives.complementary`."""
+
+    kind: Literal["fast-dllm-v2"]
+    shift: bool = True
+    """Rows predict the next token, as the autoregressive base did."""
+
+    @model_validator(mode="after")
+    def _shifted(self) -> FastDllmV2:
+        if self.context == "frozen" and not self.shift:
+            raise ValueError('`context` "frozen" needs shift = true: the base predicts the first token of a block')
+        return self
+
+    def denoising(self) -> Denoising:
+        """How the result is decoded."""
+        causal = self.causal_weight > 0 or self.context == "frozen"
+        return Denoising(attention="block", shift=self.shift, context=self.regime, causal=causal)
+
+
+class DiffusionGemma(Noisy, Blocks, Context):
+    """Uniform noise: `objectives.uniform_noise`."""
+
+    kind: Literal["diffusiongemma"]
+    self_conditioning: Share = 0.5
+    """Share of the steps in which the network is told what it predicted of the same noisy tokens in a pass before; 0:
+    it gets no module for that."""
+
+    @model_validator(mode="after")
+    def _trained(self) -> DiffusionGemma:
+        _refuse_frozen(self)
+        return self
+
+    def denoising(self) -> Denoising:
+        """No decoder of this package begins with random tokens yet: the result decodes in its causal mode."""
+        return Denoising(attention="causal", shift=True, causal=True)
+
+
+class Draft(Strict):
+    """Masks behind a clean prefix that guess the tokens to come: `objectives.drafting`."""
+
+    kind: Literal["draft"]
+    block_length: int = Field(ge=2)
+    """Masks per block: how far ahead drafts are trained."""
+    depth_decay: float = Field(default=0.7, gt=0, le=1)
+    """Weight of a guess, per token further ahead."""
+
+    def denoising(self) -> Denoising:
+        """How the result is decoded: as its base, which is left as it is."""
+        return Denoising(attention="block", shift=True, context="causal", causal=True)
+
+
+class Autoregressive(Strict):
+    """Next-token prediction: `objectives.autoregressive`."""
+
+    kind: Literal["autoregressive"]
+
+    def denoising(self) -> Denoising:
+        """It does not denoise."""
+        return Denoising(attention="causal", shift=True, causal=True)
+
+
+Simple = Annotated[
+    Llada | Bd3lm | Sdar | FastDllmV2 | DiffusionGemma | Draft | Autoregressive, Field(discriminator="kind")
+]
+
+
+class Mixture(Strict):
+    """Every step has one of several objectives, drawn by their shares."""
+
+    kind: Literal["mixture"]
+    shares: tuple[Annotated[float, Field(gt=0)], ...]
+    """How often each part comes; only their ratios count."""
+    parts: tuple[Simple, ...] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _agreeing(self) -> Mixture:
+        if len(self.shares) != len(self.parts):
+            raise ValueError(f"`shares` needs one number for each of {len(self.parts)} parts, got {len(self.shares)}")
+        if len({reads_frozen(part) for part in self.parts}) > 1:
+            raise ValueError("`parts` must all read clean text with the adapter off, or none of them")
+        ways = {(replace(part.denoising(), causal=False), decoded_block(part)) for part in self._denoisers()}
+        if len(ways) > 1:
+            kinds = ", ".join(part.kind for part in self._denoisers())
+            raise ValueError(f"`parts` ({kinds}) must agree in attention, shift, context and block length")
+        return self
+
+    def _denoisers(self) -> list[Simple]:
+        return [part for part in self.parts if not isinstance(part, Autoregressive)] or list(self.parts)
+
+    def denoising(self) -> Denoising:
+        """How the result is decoded."""
+        causal = any(part.denoising().causal for part in self.parts)
+        return replace(self._denoisers()[0].denoising(), causal=causal)
+
+
+ObjectiveSpec = Annotated[
+    Llada | Bd3lm | Sdar | FastDllmV2 | DiffusionGemma | Draft | Autoregressive | Mixture, Field(discriminator="kind")
+]
+
+
+def reads_frozen(spec: ObjectiveSpec) -> bool:
+    """Is clean text read with the adapter off, so that what is learned can be kept apart from the base?"""
+    if isinstance(spec, Mixture):
+        return all(reads_frozen(part) for part in spec.parts)
+    return isinstance(spec, Draft) or (isinstance(spec, FastDllmV2) and spec.context == "frozen")
+
+
+def decoded_block(spec: ObjectiveSpec) -> int | None:
+    """The block length that the result decodes with; None: it has no blocks."""
+    if isinstance(spec, Mixture):
+        return next((found for part in spec.parts if (found := decoded_block(part)) is not None), None)
+    return spec.block_length if isinstance(spec, Blocks | Draft) else None
+
+
+def masks(spec: ObjectiveSpec) -> bool:
+    """Does it feed a mask token?"""
+    if isinstance(spec, Mixture):
+        return any(masks(part) for part in spec.parts)
+    return not isinstance(spec, Autoregressive | DiffusionGemma)
+
+
+def self_conditioning(spec: ObjectiveSpec) -> float:
+    """The largest share of steps with self-conditioning of any part."""
+    if isinstance(spec, Mixture):
+        return max(self_conditioning(part) for part in spec.parts)
+    return spec.self_conditioning if isinstance(spec, DiffusionGemma) else 0.0
+
+
+def _refuse_frozen(spec: Context) -> None:
+    if spec.context == "frozen":
+        raise ValueError('`context` must be "block" or "causal" for this kind, got "frozen"; fast-dllm-v2 takes it')
