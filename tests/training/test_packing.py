@@ -22,7 +22,7 @@ from anyorder.training.data.encode import Example, Vocabulary
 from anyorder.training.data.packing import Packer, Packing, Span
 from anyorder.training.data.prepare import check_manifest, prepare, write_manifest
 from anyorder.training.data.rows import PackedRows, Share
-from anyorder.training.data.spec import ChatData, IdsData, StreamData
+from anyorder.training.data.spec import ChatData, IdsData, JsonlData, StreamData
 from anyorder.training.data.stream import StreamedRows
 
 
@@ -260,3 +260,13 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r"pip install 'anyorder\[data\]'"):
         prepare([stream(limit=3)], vocabulary(tmp_path / "words"), length=16)
+
+
+def test_the_manifest_counts_what_was_left_out_and_what_nothing_reads(tmp_path: Path) -> None:
+    """A field that nothing reads is told by how many records have it."""
+    path = write_lines(tmp_path / "texts.jsonl", [{"text": "one", "note": 1}, {"text": "two", "note": 2}])
+    prepared = prepare([JsonlData(kind="jsonl", path=path)], vocabulary(tmp_path / "words"), length=8)
+    (source,) = prepared.manifest()["sources"]
+    assert source["ignored"] == {"note": 2}
+    write_manifest(prepared.manifest(), tmp_path)
+    check_manifest(prepared.manifest(), tmp_path)

@@ -31,10 +31,16 @@ class Prepared:
 
     def manifest(self) -> dict[str, Any]:
         """JSON-able: files with their hashes, counts, packing. Equal manifests mean equal rows."""
-        kept = ("kind", "path", "files", "records", "documents", "tokens", "trainable", "dropped", "ignored")
-        sources = [{name: value for name, value in asdict(s).items() if name in kept} for s in self.sources]
+        sources = [_described(source) for source in self.sources]
         packing = None if self.packing is None else {**asdict(self.packing), "padding": self.packing.padding}
         return {"sources": sources, "packing": packing}
+
+
+def _described(source: SourceReport) -> dict[str, Any]:
+    """JSON-able; `asdict` makes something else of a Counter in Python 3.11."""
+    counts = {name: getattr(source, name) for name in ("kind", "path", "records", "documents", "tokens", "trainable")}
+    files = [asdict(file) for file in source.files]
+    return {**counts, "files": files, "dropped": dict(source.dropped), "ignored": dict(source.ignored)}
 
 
 def prepare(
