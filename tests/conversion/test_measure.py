@@ -12,7 +12,7 @@ from tests.engine.tiny import tiny
 
 import anyorder
 from anyorder.conversion.heldout import Question, digest, encode, fixed_questions
-from anyorder.conversion.likelihood import Document, causal_score
+from anyorder.conversion.likelihood import Document, causal_score, fingerprint
 from anyorder.conversion.measure import DRAFTS, SECTIONS, Record, Subject, tasks
 from anyorder.errors import AnyorderError, ModelError, ParameterError
 
@@ -91,6 +91,14 @@ def test_a_model_without_causal_mode_is_measured_as_far_as_it_goes() -> None:
     what = Subject(model=model, base=small, prompts=prompts, max_new_tokens=8, thresholds=(0.9,))
     assert list(measured(what)) == ["base", "masked", "threshold"]
     assert [section.refuses(what) is None for section in SECTIONS] == [True, False, True, False, True]
+
+
+def test_a_model_that_reads_from_left_to_right_only_is_measured_as_far_as_it_goes() -> None:
+    """What no decoder can denoise with yet, for example a model of uniform noise."""
+    spec = dataclasses.replace(base().spec, modes=("causal",))
+    what = subject(model=dataclasses.replace(base(), spec=spec))
+    assert list(measured(what)) == ["base", "perplexity", "lossless"]
+    assert fingerprint(what.model, (1, 2, 3)).count(" ") == 0  # of the causal mode alone
 
 
 class Backwards(type(base().tokenizer)):  # type: ignore[misc]

@@ -107,7 +107,8 @@ def same_logits(a: LoadedModel, b: LoadedModel, document: Document) -> bool:
 def fingerprint(model: LoadedModel, ids: Sequence[int]) -> str:
     """What tells a model's weights from those of another training step: what it says about one text."""
     document = Document(ids[:1], ids[1:])
-    nats = [] if model.mask_token_id is None else [masked_scores(model, document).by_ratio[1.0].nats]
+    denoises = model.mask_token_id is not None and model.spec.modes != ("causal",)
+    nats = [masked_scores(model, document).by_ratio[1.0].nats] if denoises else []
     nats += [causal_score(model, document).nats] if "causal" in model.spec.modes else []
     return " ".join(f"{value:.6g}" for value in nats)
 

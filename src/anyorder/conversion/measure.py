@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from anyorder.conversion.decoding import Answer, answer, any_order, causal, refusal
 from anyorder.conversion.heldout import HeldOut
@@ -91,13 +91,17 @@ class Section:
     title: str
     measure: Callable[[Subject, HeldOut, Records], Record]
     """What is measured of one prompt; it may read what the sections before it measured."""
-    needs_causal: bool = False
-    """It is about the causal mode of the converted model."""
+    needs: Literal["causal", "any-order"] | None = None
+    """Mode of the converted model that it is about."""
 
     def refuses(self, subject: Subject) -> str | None:
         """Why it cannot be measured on this model; None if it can."""
         spec = subject.model.spec
-        return f"{spec.title} has no causal mode" if self.needs_causal and "causal" not in spec.modes else None
+        if self.needs == "causal" and "causal" not in spec.modes:
+            return f"{spec.title} has no causal mode"
+        if self.needs == "any-order" and spec.modes == ("causal",):
+            return f"{spec.title} decodes from left to right only"
+        return None
 
 
 @dataclass(frozen=True)
@@ -179,8 +183,8 @@ def _quality(subject: Subject, prompt: HeldOut, got: Answer) -> Record:
 
 SECTIONS = (
     Section(name="base", title="the base's answers", measure=_base_answer),
-    Section(name="perplexity", title="causal perplexity", measure=_perplexity, needs_causal=True),
-    Section(name="masked", title="masked cross-entropy", measure=_masked),
-    Section(name="lossless", title="lossless decoding", measure=_lossless, needs_causal=True),
-    Section(name="threshold", title="threshold decoding", measure=_thresholds),
+    Section(name="perplexity", title="causal perplexity", measure=_perplexity, needs="causal"),
+    Section(name="masked", title="masked cross-entropy", measure=_masked, needs="any-order"),
+    Section(name="lossless", title="lossless decoding", measure=_lossless, needs="causal"),
+    Section(name="threshold", title="threshold decoding", measure=_thresholds, needs="any-order"),
 )
