@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.training.runs import Counting, denoise, network, settings, trainer, weights
 
 from anyorder.errors import ParameterError, TrainingError
@@ -42,16 +44,23 @@ def test_a_run_learns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_run_goes_on_bit_by_bit(tmp_path: Path, number: signal.Signals) -> None:
-    straight = trainer(tmp_path / "straight")
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"ema": 0.9, "precision": "bfloat16", "micro_rows": 3}, {"schedule": "wsd", "decay": 2, "clip": None}],
+    ids=["plain", "average in bfloat16", "wsd"],
+)
+def test_a_stopped_run_goes_on_bit_by_bit(tmp_path: Path, number: signal.Signals, changes: dict[str, Any]) -> None:
+    straight = trainer(tmp_path / "straight", **changes)
     straight.run()
-    first = trainer(tmp_path / "stopped", objective=stopping(3, number))
+    first = trainer(tmp_path / "stopped", objective=stopping(3, number), **changes)
     outcome = first.run()
     assert (outcome.signal, outcome.step) == (number.name, 4), "the step is finished"
-    second = trainer(tmp_path / "stopped")
+    second = trainer(tmp_path / "stopped", **changes)
     assert second.run().signal is None
     for name, value in weights(straight).items():
         assert torch.equal(value, weights(second)[name]), name
+    for name, value in straight.weights().items():
+        assert torch.equal(value, second.weights()[name]), f"average of {name}"
     assert [record["loss"] for record in log.read(tmp_path / "stopped" / "log.jsonl")] == [
         record["loss"] for record in log.read(tmp_path / "straight" / "log.jsonl")
     ]
@@ -128,6 +137,62 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(TrainingError, match=r"checkpoint of step 4 cannot be written.*No space.*step 2 is kept"):
         run.run()
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-2"]
+
+
+def test_a_run_can_be_left_and_taken_up_at_any_step(tmp_path: Path) -> None:
+    straight = trainer(tmp_path / "straight")
+    straight.run()
+    for step in range(6):
+        trainer(tmp_path / "often", objective=stopping(step, signal.SIGINT)).run()
+    for name, value in weights(straight).items():
+        assert torch.equal(value, load_file(tmp_path / "often/checkpoints/step-6/parameters.safetensors")[name]), name
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
+    """Nothing ran after the checkpoint of step 4; log and weights are as if nothing had happened."""
+
+    def objective(batch: Batch, draws: StepDraws) -> TrainingPass:
+        if draws.step == 5:
+            raise MemoryError
+        return denoise(batch, draws)
+
+    straight = trainer(tmp_path / "straight")
+    straight.run()
+    with pytest.raises(MemoryError):
+        trainer(tmp_path / "killed", objective=objective, running={"save_steps": 4}).run()
+    again = trainer(tmp_path / "killed")
+    again.run()
+    for name, value in weights(straight).items():
+        assert torch.equal(value, weights(again)[name]), name
+    steps = [record["step"] for record in log.read(tmp_path / "killed" / "log.jsonl")]
+    assert steps == [1, 2, 3, 4, 5, 6]
+
+
+def test_models_are_published_in_every_checkpoint(tmp_path: Path) -> None:
+    def publish(folder: Path, values: Mapping[str, torch.Tensor]) -> None:
+        save_file(dict(values), folder / "model.safetensors")
+
+    run = Trainer(network(), Counting(), denoise, settings(ema=0.5), tmp_path, Running(save_steps=3), publish=publish)
+    run.run()
+    published = [load_file(tmp_path / f"checkpoints/step-{step}/model/model.safetensors") for step in (3, 6)]
+    assert not torch.equal(published[0]["norm"], published[1]["norm"])
+    for name, value in run.weights().items():
+        assert torch.equal(published[1][name], value), "the average is what is published"
+    assert not torch.equal(run.weights()["norm"], run.network.get_parameter("norm"))
+
+
+def test_speed_is_told_as_a_share_of_what_the_machine_can_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anyorder.training.trainer.matrix_rate", lambda dtype, device: 1e9)
+    outcome = trainer(tmp_path, running={"measure_rate": True, "log_every": 3}).run()
+    records = log.read(tmp_path / "log.jsonl")
+    assert len(records) == 2
+    assert outcome.matrix_share is not None
+    slowest, fastest = sorted(record["matrix_share"] for record in records)
+    assert 0 < slowest <= fastest < 1
+    # operations and tokens of every step are about the same
+    assert outcome.matrix_share / outcome.tokens_per_second == pytest.approx(
+        records[0]["matrix_share"] / records[0]["tokens_per_second"], rel=0.3
+    )
 
 
 def test_another_run_is_refused(tmp_path: Path) -> None:
