@@ -1,4 +1,4 @@
-"""`anyorder convert --report`: from the command line to the page, on a random model."""
+"""`anyorder convert`: from the command line to the page, on random models."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Cli
 from tests.conversion.subjects import base, converted
+from tests.models.tiny_models import LLAMA, write_checkpoint
+from tests.training.corpus import SIZE, TEXT_END, write_tokenizer
 
 import anyorder
 from anyorder.conversion import measure
 from anyorder.models.families import FAMILIES
+from anyorder.models.load.source import locate
 from anyorder.models.loaded import LoadedModel
+from anyorder.training.recipe.read import recipe_text
 
 PROMPTS = [{"id": "first", "prompt": "Hi"}, {"messages": [{"role": "user", "content": "2+2?"}]}]
 QUICK = ("--max-new-tokens", "8", "--thresholds", "0.9")
@@ -159,3 +163,83 @@ def test_a_report_begun_otherwise_is_refused(cli: Cli, desk: Path) -> None:
     assert other.code == 1
     assert "thresholds was [0.9], now [0.5]" in other.err
     assert cli(*command, "--thresholds", "0.5", "--fresh").code == 0
+
+
+SMALL = {
+    "optimisation.batch_rows": 2, "optimisation.micro_rows": 2, "packing.length": 64, "method.rank": 2,
+    "objective.block_length": 4, "precision.weights": "float32", "model.mask_token": 5,
+}  # fmt: skip
+RECIPE = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
+
+
+@pytest.fixture
+def tiny_model(desk: Path, real_load: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A random chat model on bytes."""
+    monkeypatch.setattr("anyorder.models.load.source.locate", locate)
+    raw = {**LLAMA, "vocab_size": SIZE, "max_position_embeddings": 400, "eos_token_id": TEXT_END}
+    write_tokenizer(desk / "tiny")
+    return write_checkpoint(desk / "tiny", raw)
+
+
+@pytest.fixture
+def one_epoch(tiny_model: Path) -> str:
+    """The default recipe, with steps in place of epochs."""
+    text = recipe_text("draft-lora").replace("epochs = 4", "steps = 2")
+    (tiny_model.parent / "quick.toml").write_text(text, "utf-8")
+    return "quick.toml"
+
+
+def test_a_model_is_converted_from_its_own_text_and_measured(cli: Cli, desk: Path, one_epoch: str) -> None:
+    how = ("--recipe", one_epoch, *RECIPE, "--tokens", "300")
+    command = ("convert", "tiny", *how, "--prompts", "prompts.jsonl", *QUICK)
+    result = cli(*command)
+    assert result.code == 0, result.err
+    folder = desk / "runs" / "tiny-quick"
+    own = (desk / "runs" / "tiny-quick.own.jsonl").read_bytes()
+    assert sum(len(json.loads(line)["answer_ids"]) for line in own.splitlines()) >= 300
+    assert 'source = "tiny"' in (folder / "recipe.toml").read_text("utf-8")
+    assert anyorder.load(str(folder)).adapter is not None
+    page = (folder / "report.html").read_text("utf-8")
+    assert "How it was trained" in page
+    assert "Read from left to right nothing was lost:" in result.out
+    again = cli(*command)  # nothing is left to do
+    assert again.code == 0, again.err
+    assert "10 of 10 measurements are there already" in again.err
+    assert (desk / "runs" / "tiny-quick.own.jsonl").read_bytes() == own
+
+
+def test_a_recipe_with_data_of_its_own_has_no_text_written(cli: Cli, desk: Path, one_epoch: str) -> None:
+    line = json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello " * 9}]})
+    (desk / "chats.jsonl").write_text((line + "\n") * 4, "utf-8")
+    data = ("--set", "data.0.path=chats.jsonl", "--set", "data.0.kind=chat")
+    how = ("--recipe", one_epoch, *RECIPE, *data, "--out", "here")
+    result = cli("convert", "tiny", *how, "--prompts", "prompts.jsonl", "--limit", "1", *QUICK)
+    assert result.code == 0, result.err
+    assert list(desk.glob("*.own.jsonl")) == []
+    assert (desk / "here" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "says"),
+    [
+        (("--report", "--recipe", "x", "--tokens", "5"), 2, "--recipe, --tokens: nothing is trained with --report"),
+        (("--mask-token-id", "3"), 2, "--mask-token-id: a recipe says it"),
+        (("--recipe", "draft-lore"), 1, "did you mean 'draft-lora'?"),
+        (("--set", "seed=-1"), 2, "`seed` must be"),
+        (("--limit", "0"), 2, "--limit must be at least 1, got 0"),
+    ],
+)
+def test_a_conversion_is_refused_before_it_begins(
+    cli: Cli, desk: Path, shelf: Shelf, flags: tuple[str, ...], code: int, says: str
+) -> None:
+    result = cli("convert", "plain", *flags)
+    assert (result.code, says in result.err) == (code, True), result.err
+    assert shelf.calls == []
+    assert [path.name for path in desk.rglob("*") if path.is_file()] == ["prompts.jsonl"]
+
+
+def test_a_model_that_the_recipe_cannot_train_is_refused_before_it_writes(cli: Cli, desk: Path, one_epoch: str) -> None:
+    result = cli("convert", "tiny", "--recipe", one_epoch, "--set", "packing.length=64")
+    assert result.code == 2
+    assert "tiny has no token that could be the mask" in result.err
+    assert list(desk.rglob("*.own.jsonl")) == []

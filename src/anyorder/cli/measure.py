@@ -48,7 +48,7 @@ REPORT_FLAGS = (
          help="Longest answer, in tokens."),
     Flag(name="thresholds", type=tuple, metavar="X,X,...", panel="Report", shown_default=THRESHOLDS,
          parser=parse_numbers, help="Thresholds at which the model decodes in any order, with nothing verified."),
-    Flag(name="fresh", type=bool, panel="Report", help="Measure everything again, whatever the folder holds."),
+    Flag(name="fresh", type=bool, panel="Report", help="Begin anew, whatever the folder holds."),
 )  # fmt: skip
 
 
@@ -70,9 +70,7 @@ def measure(
         source: model or run folder; None is the default model.
         load: the load flags that the user gave.
     """
-    if limit is not None and limit < 1:
-        raise ParameterError(f"--limit must be at least 1, got {limit}")
-    questions = _questions(prompts)[:limit]  # a damaged file is told before anything is loaded
+    asked = questions(prompts, limit)  # a damaged file is told before anything is loaded
     model, reference = _pair(source, base, load)
     from anyorder.conversion.heldout import encode
     from anyorder.conversion.measure import THRESHOLDS, Subject
@@ -83,7 +81,7 @@ def measure(
     subject = Subject(
         model=model,
         base=reference,
-        prompts=encode(model, questions),
+        prompts=encode(model, asked),
         max_new_tokens=max_new_tokens,
         thresholds=THRESHOLDS if thresholds is None else thresholds,
     )
@@ -95,18 +93,21 @@ def measure(
     console.print(f"the page is {out / 'report.html'}, its figures are in report.json beside it", soft_wrap=True)
 
 
-def _questions(path: Path | None) -> list[Question]:
+def questions(path: Path | None, limit: int | None) -> list[Question]:
+    """The held-out prompts of a file, or the fixed ones."""
+    if limit is not None and limit < 1:
+        raise ParameterError(f"--limit must be at least 1, got {limit}")
     from anyorder.conversion.heldout import Question, fixed_questions
 
     if path is None:
-        return fixed_questions()
+        return fixed_questions()[:limit]
     return [
         Question(
             id=str(job.key),
             category="",
             messages=({"role": "user", "content": job.prompt},) if isinstance(job.prompt, str) else tuple(job.prompt),
         )
-        for job in read_jobs(path)
+        for job in read_jobs(path)[:limit]
     ]
 
 
