@@ -19,7 +19,7 @@ from tests.test_docs import PAGES, ROOT, blocks_of
 from anyorder import errors, events, generation
 from anyorder import params as params_module
 from anyorder.cache.schemes import SCHEMES
-from anyorder.cli import batch, chat, flags, reference, selftext
+from anyorder.cli import batch, chat, convert, flags, measure, reference, selftext
 from anyorder.cli import generate as generate_command
 from anyorder.cli import inspect as inspect_command
 from anyorder.models.families import FAMILIES, LATER
@@ -163,6 +163,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "chat_flags": flag_table(chat.CHAT_FLAGS),
     "inspect_flags": flag_table(inspect_command.INSPECT_FLAGS),
     "selftext_flags": flag_table(selftext.SELFTEXT_FLAGS),
+    "convert_flags": flag_table(convert.CONVERT_FLAGS),
+    "report_flags": flag_table(measure.REPORT_FLAGS),
     "reference_flags": flag_table(reference.REFERENCE_FLAGS),
 }
 

@@ -37,8 +37,7 @@ def _identity(identity: Identity | None, perplexity: Sequence[Perplexity]) -> It
     if identity is None:
         return
     if identity.identical == identity.documents:
-        where = f"at all {identity.tokens:,} tokens of {identity.documents} prompts and their answers"
-        text = f"its logits are the base's, bit for bit, {where}."
+        text = f"its logits are the base's, bit for bit, at all {identity.tokens:,} tokens of prompts and answers."
         yield Verdict("good", "Read from left to right nothing was lost:", text)
         return
     changes = ", ".join(f"of {TEXTS[p.text]} {plain(p.before)} before and {plain(p.after)} after" for p in perplexity)
