@@ -179,11 +179,21 @@ class OracleRunner:
         columns = window.ids.tolist()
         if window.stores:
             assert storage is not None
+            if window.moved is not None:
+                moved = [storage.ids[column] for column in window.moved.tolist()]
+                storage.ids[window.start - len(moved) : window.start] = moved
             storage.ids[window.start : window.end] = columns
             columns = storage.ids[: window.visible]
         for row in window.rows.tolist():
             column = window.start + row
-            known = columns[self.offset : min(self._sight(window, column), self.offset + self.joint.length)]
+            seen, sight = columns, self._sight(window, column)
+            if window.branches is not None and (node := row - len(window.ids) + len(window.branches.sees)) >= 0:
+                first = window.end - len(window.branches.sees)
+                path = window.branches.sees[node].nonzero().flatten().tolist()
+                seen = columns[:first] + [columns[first + other] for other in path]
+                column, sight = int(window.branches.positions[node]), len(seen)
+                assert column == sight - 1, "a token's position is not its place in the text"
+            known = seen[self.offset : min(sight, self.offset + self.joint.length)]
             known += [self.joint.mask_id] * (self.joint.length - len(known))
             slot = column + int(self.shift) - self.offset
             yield known, min(max(slot, 0), self.joint.length - 1)

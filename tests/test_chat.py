@@ -20,6 +20,7 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("llama", {"temperature": 1.0, "seed": 3}),
     ("llama", {"mode": "block", "block_length": 4}),
     ("llama", {"draft": "lookup"}),
+    ("llama", {"draft": "ngram", "draft_length": 12}),
     ("sdar", {}),
     ("fast_dllm_v2", {"threshold": 0.1}),
     ("fast_dllm_v2", {"cache": "sub_block", "sub_block_length": 4}),

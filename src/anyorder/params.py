@@ -14,7 +14,7 @@ from anyorder.policies.catalog import POLICIES
 Mode = Literal["auto", "causal", "full", "block"]
 CacheName = Literal["auto", "none", "block", "prefix", "dual", "sub_block"]
 Growth = Literal["fixed", "block"]
-Draft = Literal["none", "lookup"]
+Draft = Literal["none", "lookup", "ngram"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +58,11 @@ class DecodeParams:
     """Full canvas only: show the model all answer slots from the start (fixed) or open them block by block (block)."""
 
     draft: Draft = "none"
-    """Causal only: guess tokens, verify them in one pass; lookup copies from the context. Same text, fewer passes."""
+    """Causal only: guess tokens, verify them in one pass: same text, fewer passes. lookup copies from the context,
+    ngram grows a tree of what followed there and in texts of the model's own, where it brings a table."""
 
     draft_length: int | None = None
-    """Most tokens drafted per pass; None: 3."""
+    """Most tokens drafted per pass; None: 3 for lookup, and for ngram as many as pay off on the device."""
 
     temperature: float = 0.0
     """0 takes the best token; 0.001 to 1000 samples from softmax(logits / temperature)."""

@@ -10,10 +10,14 @@ from anyorder.decoders.base import Decoder
 from anyorder.decoders.block import BlockDecoder
 from anyorder.decoders.causal import CausalDecoder
 from anyorder.decoders.choose import Chooser, Sampling
+from anyorder.decoders.draft import ACCELERATOR_ROWS, CPU_ROWS
+from anyorder.decoders.drafters import Drafter, LookupDrafter, TreeDrafter
 from anyorder.decoders.full import FullDecoder
-from anyorder.decoders.speculate import LookupDrafter, SpeculativeDecoder
+from anyorder.decoders.speculate import SpeculativeDecoder
 from anyorder.draws import Draws
 from anyorder.errors import ContextError, ModelError, ParameterError
+from anyorder.ngrams import Guesser
+from anyorder.ngrams.weights import PRIOR
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES
 from anyorder.policies.published import Knobs
@@ -22,7 +26,8 @@ from anyorder.resolve import num_blocks
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
 
-_DRAFT_LENGTH = 3  # a CPU computes four rows in the time of one
+_LOOKUP_LENGTH = 3  # a CPU computes four rows in the time of one
+_TREE_NODES = 64  # more would hardly ever pay
 _EPS = 1e-3  # Dream's published time grid ends here
 
 
@@ -65,12 +70,20 @@ def build_decoder(
     if params.mode == "block":
         return _block(params, model, canvas, chooser, end, stop_ids, cached)
     canvas.grow(params.max_new_tokens)
-    if params.draft == "lookup":
-        length = params.draft_length or _DRAFT_LENGTH
-        return SpeculativeDecoder(
-            canvas, chooser, LookupDrafter(), draft_length=length, stop_ids=stop_ids, stored=cached
-        )
+    if params.draft != "none":
+        return SpeculativeDecoder(canvas, chooser, _drafter(params, model, stop_ids), stop_ids=stop_ids, stored=cached)
     return CausalDecoder(canvas, chooser, stop_ids=stop_ids, stored=cached, exact_cache=params.cache != "none")
+
+
+def _drafter(params: DecodeParams, model: LoadedModel, stop_ids: tuple[int, ...]) -> Drafter:
+    if params.draft == "lookup":
+        return LookupDrafter(params.draft_length or _LOOKUP_LENGTH)
+    table = model.ngrams
+    guesser = Guesser(table, PRIOR if table is None else table.weights)
+    cost = CPU_ROWS if model.device.type == "cpu" else ACCELERATOR_ROWS
+    if params.draft_length is not None:
+        return TreeDrafter(guesser, params.draft_length, stop_ids=stop_ids)
+    return TreeDrafter(guesser, _TREE_NODES, cost=cost, stop_ids=stop_ids)
 
 
 def _mask_id(params: DecodeParams, model: LoadedModel) -> int:
@@ -86,6 +99,8 @@ def stored_columns(params: DecodeParams, end: int) -> int:
     """Columns of key and value storage that a canvas of `end` slots comes to need; 0 if nothing is stored."""
     if params.cache == "none":
         return 0
+    if params.draft == "ngram":
+        end += params.draft_length or _TREE_NODES  # branches lie side by side
     block = params.block_length if params.mode == "block" and params.block_length else 1
     return -(-end // block) * block
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _FULL_BLOCK_LENGTH = 32  # for a cache or growth that needs blocks where the family has none
 _ANY_ORDER_BLOCK_LENGTH = 8  # for an autoregressive model decoded in any order
+_LARGEST_TREE = 256  # tokens; every one takes a column of keys and values for as long as the request runs
 _CACHES: dict[Mode, tuple[CacheName, ...]] = {
     "causal": ("block", "none"),
     "full": ("none", "prefix", "dual"),
@@ -181,8 +182,11 @@ def _check_filters(params: DecodeParams, model: LoadedModel) -> None:
 def _check_draft(params: DecodeParams) -> None:
     if params.draft == "none":
         if params.draft_length is not None:
-            _refuse("draft_length", "`draft_length` needs a `draft`; add draft 'lookup' or drop it")
+            _refuse("draft_length", "`draft_length` needs a `draft`; add draft 'lookup' or 'ngram', or drop it")
         return
+    if params.draft == "ngram" and (params.draft_length or 0) > _LARGEST_TREE:
+        got = f"got {params.draft_length}"
+        _refuse("draft_length", f"`draft_length` must be at most {_LARGEST_TREE} for draft 'ngram', {got}; use less")
     if params.mode != "causal":
         _refuse("draft", f"`draft` belongs to mode 'causal', got mode {params.mode!r}; drop it or use mode 'causal'")
     if params.cache == "none":

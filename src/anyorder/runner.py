@@ -47,12 +47,28 @@ class Runner:
             for each window its wanted rows, [R, V] logits in the order of `window.rows`.
         """
         device = self.network.device
+        _move(windows, storages)
         ids = torch.cat([window.ids for window in windows]).to(device, non_blocking=True)
-        positions = torch.cat([torch.arange(window.start, window.end) for window in windows])
+        positions = torch.cat([positions_of(window) for window in windows])
         rows = torch.cat([window.rows + offset for window, offset in zip(windows, _offsets(windows), strict=True)])
         attend = _PackedAttention(windows, storages, self.network)
         hidden = self.network(ids, positions.to(device, non_blocking=True), attend, rows.to(device, non_blocking=True))
         return list(self.network.head(hidden).split_with_sizes(attend.counts))
+
+
+def _move(windows: Sequence[Window], storages: Sequence[KVStorage | None]) -> None:
+    """Bring what earlier passes stored elsewhere to its columns."""
+    for window, storage in zip(windows, storages, strict=True):
+        if window.moved is not None and storage is not None:
+            storage.move(window.moved, window.start - window.moved.shape[0])
+
+
+def positions_of(window: Window) -> Tensor:
+    """[T] int64, the RoPE position of every fed token."""
+    positions = torch.arange(window.start, window.end)
+    if window.branches is not None:
+        positions[-window.branches.positions.shape[0] :] = window.branches.positions
+    return positions
 
 
 def _offsets(windows: Sequence[Window]) -> list[int]:
@@ -66,7 +82,11 @@ def attention_mask(window: Window) -> Tensor | None:
     if window.attention != "bidirectional" and window.start // length == (window.visible - 1) // length:
         return None  # all fed tokens are in the last visible block
     fed, columns = torch.arange(window.start, window.end), torch.arange(window.visible)
-    return visible(fed, columns, window.attention, window.block_length)
+    mask = visible(fed, columns, window.attention, window.block_length)
+    if mask is not None and window.branches is not None:
+        sees = window.branches.sees
+        mask[-len(sees) :, -len(sees) :] = sees
+    return mask
 
 
 @dataclass(frozen=True, slots=True)

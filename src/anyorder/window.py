@@ -12,6 +12,18 @@ Phase = Literal["prefill", "denoise", "write"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Branches:
+    """What the last N tokens of a window are where they go on from the text in several ways at once.
+
+    Their keys and values lie in the window's columns as always, but their place in the text is another: tokens of
+    different branches share positions and do not see each other.
+    """
+
+    positions: Tensor  # [N] int64, RoPE positions
+    sees: Tensor  # [N, N] bool, which of them each one sees, itself included; all of them see the columns before them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
     """A contiguous run of canvas columns fed to the model in one pass.
 
@@ -30,6 +42,8 @@ class Window:
     block_length: int = 1  # only read when attention is "block"
     phase: Phase = "denoise"
     stores: bool = True  # False: nothing outside the window is seen and no K/V need be kept
+    branches: Branches | None = None  # only with attention "causal", and visible up to the window's end
+    moved: Tensor | None = None  # [M] int64: stored columns whose K/V are first moved to start - M, ..., start - 1
 
     @property
     def end(self) -> int:

@@ -125,11 +125,12 @@ def test_drift_is_the_difference_to_an_uncached_pass() -> None:
     assert stats.drift_mean == pytest.approx(float(entries.mean()))
 
 
-def test_a_draft_is_measured_against_the_draft() -> None:
+@pytest.mark.parametrize("draft", ["lookup", "ngram"])
+def test_a_draft_is_measured_against_the_draft(draft: str) -> None:
     """Not against the open slots it stands in, which a model without a mask token cannot even feed."""
     model = tiny("llama", mask_token_id=None)
     answer = anyorder.generate(
-        model, [5, 6, 5, 6, 5, 6], max_new_tokens=12, draft="lookup", measure_drift=True, stop_ids=()
+        model, [5, 6, 5, 6, 5, 6], max_new_tokens=12, draft=draft, measure_drift=True, stop_ids=()
     )
     assert answer.stats.drift_max is not None
     assert answer.stats.drift_max < 1e-9

@@ -42,3 +42,15 @@ def test_more_room_keeps_what_is_stored() -> None:
     assert torch.equal(kept.keys[0, :, :4], stored.transpose(0, 1))
     assert torch.equal(kept.values[0, :, :4], -stored.transpose(0, 1))
     assert kept.num_bytes == 2 * 2 * 3 * kept.capacity * 4 * 4
+
+
+def test_columns_move_to_the_front_also_where_they_overlap() -> None:
+    kept = storage(8)
+    stored = torch.randn(8, 3, 4)
+    for layer in range(2):
+        kept.update(layer, 0, 8, stored + layer, -stored - layer)
+    kept.move(torch.tensor([3, 4, 7]), 2)
+    order = [0, 1, 3, 4, 7, 5, 6, 7]
+    for layer in range(2):
+        assert torch.equal(kept.keys[layer].transpose(0, 1), stored[order] + layer)
+        assert torch.equal(kept.values[layer].transpose(0, 1), -stored[order] - layer)

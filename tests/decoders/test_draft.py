@@ -28,6 +28,9 @@ def test_depths_and_lineage_are_those_of_the_paths(tree: DraftTree) -> None:
 def test_a_line_is_a_tree() -> None:
     assert DraftTree.line([4, 5, 6]) == DraftTree((4, 5, 6), (-1, 0, 1))
     assert DraftTree.line([]) == DraftTree()
+    assert DraftTree.line([4, 5, 6]).is_line
+    assert DraftTree().is_line
+    assert not DraftTree((4, 5), (-1, -1)).is_line
 
 
 @given(trees())

@@ -12,7 +12,9 @@ from anyorder.decoders.base import DecoderBase
 from anyorder.decoders.block import BlockDecoder
 from anyorder.decoders.causal import CausalDecoder
 from anyorder.decoders.choose import Chooser, Sampling
+from anyorder.decoders.drafters import Drafter
 from anyorder.decoders.full import FullDecoder
+from anyorder.decoders.speculate import SpeculativeDecoder
 from anyorder.draws import Draws
 from anyorder.engine.loop import Engine
 from anyorder.engine.sequence import Sequence as Running
@@ -69,6 +71,14 @@ def causal(joint: Joint, *, offset: int, **kwargs: Any) -> Factory:
     def make(canvas: Canvas, chooser: Chooser) -> DecoderBase:
         canvas.grow(offset + joint.length - len(canvas))
         return CausalDecoder(canvas, chooser, stop_ids=(), **kwargs)
+
+    return make
+
+
+def drafting(joint: Joint, drafter: Callable[[Canvas], Drafter], *, offset: int) -> Factory:
+    def make(canvas: Canvas, chooser: Chooser) -> DecoderBase:
+        canvas.grow(offset + joint.length - len(canvas))
+        return SpeculativeDecoder(canvas, chooser, drafter(canvas), stop_ids=())
 
     return make
 

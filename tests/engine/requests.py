@@ -42,7 +42,7 @@ ANYTHING: dict[str, st.SearchStrategy[Any]] = {
     "sub_block_length": st.sampled_from([1, 2, 4, 8]),
     "max_new_tokens": st.integers(0, 20),
     "growth": st.sampled_from(["fixed", "block"]),
-    "draft": st.sampled_from(["none", "lookup"]),
+    "draft": st.sampled_from(["none", "lookup", "ngram"]),
     "draft_length": st.integers(1, 9),
     "cfg_scale": st.sampled_from([0.0, 0.5, 2.0]),
     "cache": st.sampled_from(["auto", "none", "block", "prefix", "dual", "sub_block"]),
@@ -84,7 +84,10 @@ def fitting(draw: st.DrawFn) -> tuple[str, list[int | Hole], dict[str, Any]]:
     if mode == "full" and params["cache"] == "none":
         params |= draw(st.fixed_dictionaries({}, optional={"cfg_scale": ANYTHING["cfg_scale"]}))
     if mode == "causal" and params["cache"] == "block" and draw(st.booleans()):
-        params |= {"draft": "lookup", "draft_length": draw(st.none() | st.integers(1, 6))}
+        params |= {
+            "draft": draw(st.sampled_from(["lookup", "ngram"])),
+            "draft_length": draw(st.none() | st.integers(1, 6)),
+        }
     if params["cache"] != "none":
         params["measure_drift"] = draw(st.booleans())
     params |= draw(st.fixed_dictionaries({}, optional=ALWAYS))

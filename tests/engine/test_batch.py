@@ -40,6 +40,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
     ("fast_dllm_v2", {"threshold": 0.06, "block_length": 8, "sub_block_length": 4}),
     ("fast_dllm_v2", {"threshold": 0.06, "block_length": 8, "sub_block_length": 4, "cache": "sub_block", **SAMPLED}),
     ("fast_dllm_v2", {"mode": "causal", **SAMPLED}),
+    ("fast_dllm_v2", {"mode": "causal", "draft": "ngram", **SAMPLED}),
     ("fast_dllm_v2", {"mode": "causal", "cache": "none", "forced": {1: 9}}),
 ]
 

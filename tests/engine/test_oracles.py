@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -22,13 +23,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import oracles
+from tests.decoders.trees import random_tree
 from tests.engine import helpers
 from tests.engine.helpers import Factory
 from tests.oracles import Joint, Law
 from torch import Tensor
 
-from anyorder.canvas import Hole
+from anyorder.canvas import Canvas, Hole
 from anyorder.decoders.choose import Chooser
+from anyorder.decoders.draft import DraftTree
 from anyorder.events import Committed
 from anyorder.policies import schedule, score, select
 
@@ -106,6 +109,29 @@ def test_one_slot_per_pass_samples_the_joint(name: str) -> None:
     answers, events, _ = helpers.run(joint, make(joint, 1), choosers(joint, policy, **kwargs), offset=1, shift=shift)
     assert all(len(event.slots) == 1 for event in events if isinstance(event, Committed))
     assert_samples_of(joint.law(), answers)
+
+
+class _Bushy:
+    """Drafts all there is, or some of it, in random order."""
+
+    def __init__(self, canvas: Canvas, num_symbols: int, seed: int) -> None:
+        self.rng = random.Random(seed + canvas.request)
+        self.num_symbols = num_symbols
+
+    def draft(self, ids: Sequence[int], depth: int) -> DraftTree:
+        return random_tree(self.rng, most=12, depth=depth, vocabulary=self.num_symbols)
+
+
+@pytest.mark.parametrize("joint", [CHAIN, TANGLED], ids=["chain", "tangled"])
+def test_drafts_sample_the_joint(joint: Joint) -> None:
+    """Whatever is drafted: what is accepted is what the slot's own random number draws, given its own path."""
+    make = helpers.drafting(joint, lambda canvas: _Bushy(canvas, joint.num_symbols, 7), offset=1)
+    answers, events, _ = helpers.run(joint, make, choosers(joint, "random"), offset=1, shift=True)
+    assert_samples_of(joint.law(), answers)
+    sizes = [len(event.slots) for event in events if isinstance(event, Committed)]
+    assert max(sizes) > 2
+    plain, _, _ = helpers.run(joint, left_to_right(joint, 1), choosers(joint, "random"), offset=1, shift=True)
+    assert answers == plain
 
 
 def test_the_chi_square_notices_a_wrong_law() -> None:

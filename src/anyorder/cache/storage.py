@@ -54,6 +54,12 @@ class KVStorage:
         values.narrow(1, start, v.shape[0]).copy_(v.transpose(0, 1))
         return keys.narrow(1, 0, visible), values.narrow(1, 0, visible)
 
+    def move(self, columns: Tensor, start: int) -> None:
+        """Move columns, [M] int64, to `start` and the ones behind it; the places may overlap."""
+        columns = columns.to(self.keys.device, non_blocking=True)
+        for stored in (self.keys, self.values):
+            stored.narrow(2, start, columns.shape[0]).copy_(stored.index_select(2, columns))
+
     def reserve(self, capacity: int) -> None:
         """Make room for at least `capacity` columns, keeping what is stored."""
         if capacity <= self.capacity:

@@ -104,6 +104,7 @@ class DecoderBase:
             block_length=window.block_length,
             phase=window.phase,
             stores=False,
+            branches=window.branches,
         )
 
     def count(self, windows: list[Window]) -> list[Window]:

@@ -33,6 +33,11 @@ class DraftTree:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def is_line(self) -> bool:
+        """Is every node behind the one before it?"""
+        return self.parents == tuple(range(-1, len(self) - 1))
+
     def path(self, node: int) -> Iterator[int]:
         """The node, its parent and so on, to the first behind the text."""
         while node >= 0:

@@ -11,6 +11,7 @@ from anyorder.models.config import ModelConfig
 from anyorder.models.spec import FamilySpec
 from anyorder.models.tokenizer import Tokenizer
 from anyorder.models.transformer import Transformer
+from anyorder.ngrams import NgramTable
 
 
 @dataclass(kw_only=True)
@@ -30,6 +31,8 @@ class LoadedModel:
     """End-of-answer ids, the end-of-text id of config.json first."""
     block_length: int | None
     """Argument, else config.json, else the family's; None: free."""
+    ngrams: NgramTable | None = None
+    """What the model writes, counted, for drafts; None where nothing like it lies beside the weights."""
     source: str
     """Path or hub id, as given."""
 

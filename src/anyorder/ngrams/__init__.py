@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from anyorder.ngrams.guess import Guesser
-from anyorder.ngrams.table import NgramTable
+from anyorder.ngrams.table import FILE, NgramTable
 
-__all__ = ["Guesser", "NgramTable"]
+__all__ = ["FILE", "Guesser", "NgramTable"]

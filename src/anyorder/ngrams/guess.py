@@ -62,7 +62,7 @@ class Guesser:
     def matches(self, context: Sequence[int]) -> Iterator[tuple[int, int, Mapping[int, int]]]:
         """(source, level - 1, token -> count) of every context that says something new, the longest first."""
         seen = self.text.matches(context)
-        runs = self.table.matches(context) if self.table else []
+        runs = [] if self.table is None else self.table.matches(context)
         for level in range(max(len(seen), len(runs)) - 1, -1, -1):
             if level < len(seen) and (level + 1 >= len(seen) or seen[level] != seen[level + 1]):
                 yield 0, level, seen[level]

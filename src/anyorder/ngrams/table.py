@@ -17,6 +17,8 @@ from safetensors.numpy import save
 from anyorder.errors import DataError
 from anyorder.ngrams.weights import LARGEST, LEVELS, Weights
 
+FILE = "ngrams.safetensors"
+"""Name of a model's table beside its weights."""
 FORMAT = "anyorder-ngrams-1"
 SAMPLE = 128  # places that stand for all of a frequent context: its best followers show after fewer
 KEPT = 1 << 15  # answers kept for next time: most texts are made of the same contexts

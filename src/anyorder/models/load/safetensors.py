@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from anyorder.errors import WeightsError
+from anyorder.ngrams import FILE
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 MAX_HEADER_BYTES = 100_000_000
@@ -109,7 +110,7 @@ class Checkpoint:
     """All tensors of a folder.
 
     Args:
-        folder: holds `model.safetensors`, or shards and their index, or any *.safetensors.
+        folder: holds `model.safetensors`, or shards and their index, or any *.safetensors but a draft table.
     Raises:
         WeightsError: no safetensors files, a shard is missing, or a file is damaged.
     """
@@ -145,7 +146,9 @@ def _files(folder: Path) -> list[Path]:
     if index.exists():
         return _shards(folder, index)
     single = folder / "model.safetensors"
-    files = [single] if single.exists() else sorted(folder.glob("*.safetensors"))
+    files = (
+        [single] if single.exists() else [path for path in sorted(folder.glob("*.safetensors")) if path.name != FILE]
+    )
     if not files:
         raise WeightsError(_no_weights(folder))
     return files
