@@ -177,3 +177,9 @@ def test_the_verdict_says_what_was_lost(records: dict[str, dict[str, Record]]) -
 
 def test_the_style_is_part_of_the_package() -> None:
     assert (Path(page_module.__file__).parent / "page.css").is_file()
+
+
+def test_texts_are_shown_of_the_thresholds_nearest_to_the_usual_ones(records: dict[str, dict[str, Record]]) -> None:
+    text = shown(records)  # measured at 0.5 and 0.9
+    assert text.count("threshold 0.9, not verified") == 2
+    assert text.count("threshold 0.5, not verified") == 2

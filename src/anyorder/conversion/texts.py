@@ -9,8 +9,8 @@ from anyorder.conversion.heldout import HeldOut
 from anyorder.conversion.markup import compared
 from anyorder.conversion.measure import Record, Records
 
-SHOWN_THRESHOLDS = ("0.9", "0.7")
-"""Whose texts stand beside the base's, if they were measured."""
+SHOWN_THRESHOLDS = (0.9, 0.7)
+"""The texts of the measured thresholds that are nearest stand beside the base's."""
 
 
 def side_by_side(prompts: Sequence[HeldOut], records: Records) -> str:
@@ -28,7 +28,8 @@ def _prompt(records: Records, prompt: HeldOut, *, is_open: bool) -> str:
     thresholds = records.get("threshold", {}).get(prompt.id, {})
     columns = {"the base, one token per pass": base}
     columns |= {f"draft {name}, verified": found for name, found in drafts.items() if name != "none" and "ids" in found}
-    columns |= {f"threshold {name}, not verified": thresholds[name] for name in SHOWN_THRESHOLDS if name in thresholds}
+    nearest = [min(thresholds, key=lambda name: abs(float(name) - wanted)) for wanted in SHOWN_THRESHOLDS if thresholds]
+    columns |= {f"threshold {name}, not verified": thresholds[name] for name in nearest}
     texts = "".join(_column(title, found, base) for title, found in columns.items())
     return (
         f'<details class="prompt"{" open" if is_open else ""}><summary><b>{escape(prompt.id)}</b> '
