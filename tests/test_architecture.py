@@ -23,7 +23,8 @@ ALLOWED = {
     "decoders": "canvas window events policies cache draws errors params",
     "ngrams": "errors",  # no torch, no model: text in, guesses out
     "models": "ngrams errors",
-    "training": "models policies draws errors",
+    "tasks": "",  # texts and rules; no torch, no model
+    "training": "models tasks policies draws errors",
     "recipes": "",  # TOML files
     "runner": "models cache window errors",  # knows no decoder, no policy, no request
     "prompt": "canvas errors",
@@ -32,6 +33,7 @@ ALLOWED = {
     "generation": "events",
     "engine": "runner decoders canvas window events cache draws errors",
     "api": "prompt resolve request generation engine models cache runner canvas params events errors",
+    "exam": "api tasks models canvas",
     "chat": "api prompt cache canvas params events errors",
     "conversion": "api prompt resolve models training params errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",

@@ -21,7 +21,7 @@ from anyorder.training.data.encode import (
 )
 from anyorder.training.data.hub import records as hub_records
 from anyorder.training.data.report import SourceReport, Watch
-from anyorder.training.data.spec import ChatData, CodeData, Data, IdsData, JsonlData, StreamData, TextData
+from anyorder.training.data.spec import ChatData, CodeData, IdsData, JsonlData, ReadData, StreamData, TextData
 
 
 class Documents:
@@ -42,7 +42,9 @@ class Documents:
         return len(self.ends) - 1
 
 
-def read_source(source: Data, vocabulary: Vocabulary, documents: Documents, watch: Watch | None = None) -> SourceReport:
+def read_source(
+    source: ReadData, vocabulary: Vocabulary, documents: Documents, watch: Watch | None = None
+) -> SourceReport:
     """Tokenise a source into `documents`.
 
     Raises:
@@ -59,7 +61,7 @@ def read_source(source: Data, vocabulary: Vocabulary, documents: Documents, watc
     return report
 
 
-def examples(source: Data, vocabulary: Vocabulary, report: SourceReport) -> Iterator[Example]:
+def examples(source: ReadData, vocabulary: Vocabulary, report: SourceReport) -> Iterator[Example]:
     """The documents of a source that something can be learned from; the others are counted in the report."""
     records, encode = _reader(source, report)
     for record in records:
@@ -91,7 +93,7 @@ def checked(
             yield example
 
 
-def _reader(source: Data, report: SourceReport) -> tuple[Iterator[files.Record], Encode]:
+def _reader(source: ReadData, report: SourceReport) -> tuple[Iterator[files.Record], Encode]:
     match source:
         case ChatData():
             return files.json_lines(_sized(files.find(source.path, (".jsonl",)), report), report), chat_of

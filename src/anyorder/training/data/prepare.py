@@ -14,8 +14,9 @@ from anyorder.training.data.encode import Vocabulary
 from anyorder.training.data.packing import Packer, Packing, PackingReport
 from anyorder.training.data.report import SourceReport, Watch
 from anyorder.training.data.rows import PackedRows, Share
-from anyorder.training.data.spec import Data, StreamData
+from anyorder.training.data.spec import Data, StreamData, TasksData
 from anyorder.training.data.stream import StreamedRows
+from anyorder.training.data.tasks import TaskRows, check_vocabulary
 
 MANIFEST = "data.json"
 
@@ -24,10 +25,10 @@ MANIFEST = "data.json"
 class Prepared:
     """Rows, and what they were made of."""
 
-    rows: PackedRows | StreamedRows
+    rows: PackedRows | StreamedRows | TaskRows
     sources: list[SourceReport]
     packing: PackingReport | None
-    """None for a stream, which is packed on the way."""
+    """None for endless rows, which are packed on the way."""
 
     def manifest(self) -> dict[str, Any]:
         """JSON-able: files with their hashes, counts, packing. Equal manifests mean equal rows."""
@@ -62,12 +63,13 @@ def prepare(
         DataError, ModelError: see `read_source`.
         ParameterError: an endless stream stands beside other sources, or is to be packed in another order than its own.
     """
-    if any(isinstance(source, StreamData) and source.limit is None for source in sources):
-        return _streamed(sources, vocabulary, length, packing)
+    if any(source.endless for source in sources):
+        return _endless(sources, vocabulary, length, packing, seed)
     documents = Documents()
     reports: list[SourceReport] = []
     firsts: list[int] = []
     for source in sources:
+        assert not isinstance(source, TasksData)  # endless
         firsts.append(len(documents))
         reports.append(read_source(source, vocabulary, documents, watch))
     return _packed(sources, documents, reports, firsts, length, packing, seed)
@@ -90,16 +92,29 @@ def _packed(
     return Prepared(PackedRows(documents, shares, length=length, seed=seed), reports, packer.report)
 
 
-def _streamed(sources: Sequence[Data], vocabulary: Vocabulary, length: int, packing: Packing) -> Prepared:
-    stream = sources[0]
-    if len(sources) > 1 or not isinstance(stream, StreamData) or stream.weight != 1:
+def _endless(sources: Sequence[Data], vocabulary: Vocabulary, length: int, packing: Packing, seed: int) -> Prepared:
+    first = sources[0]
+    if len(sources) > 1 or first.weight != 1:
         raise ParameterError("a stream without limit must be the only data, with weight 1; give it a limit to mix it")
+    if isinstance(first, TasksData):
+        return _tasks(first, vocabulary, length, packing, seed)
+    assert isinstance(first, StreamData)  # no other kind is endless
     if packing != "in-order":
         raise ParameterError(
             f"a stream without limit can only be packed 'in-order', got {packing!r}; give it a limit", param="packing"
         )
-    rows = StreamedRows(stream, vocabulary, length=length)
+    rows = StreamedRows(first, vocabulary, length=length)
     return Prepared(rows, [rows.report], None)
+
+
+def _tasks(source: TasksData, vocabulary: Vocabulary, length: int, packing: Packing, seed: int) -> Prepared:
+    if packing != "best-fit":
+        raise ParameterError(
+            f"documents of tasks stay whole: they are packed 'best-fit', got {packing!r}", param="packing"
+        )
+    check_vocabulary(vocabulary)
+    rows = TaskRows({**source.shares}, alone=source.alone, length=length, seed=seed)
+    return Prepared(rows, [SourceReport(source.kind, source.path)], None)
 
 
 def write_manifest(manifest: dict[str, Any], folder: Path) -> None:

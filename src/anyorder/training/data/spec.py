@@ -29,6 +29,11 @@ class Source(Strict):
     weight: float = Field(default=1.0, gt=0)
     """How often the rows of this source come in an epoch: 2 is twice, 0.5 half of them, drawn anew in each epoch."""
 
+    @property
+    def endless(self) -> bool:
+        """Its rows come for as long as training goes, and there are no epochs."""
+        return False
+
 
 class ChatData(Source):
     """JSONL of conversations: `{"messages": [{"role": ..., "content": ...}, ...]}`."""
@@ -95,8 +100,33 @@ class StreamData(Source):
     limit: int | None = Field(default=None, gt=0)
     """Read so many records once, before training; left out: read on for as long as training goes."""
 
+    @property
+    def endless(self) -> bool:
+        return self.limit is None
 
-Data = Annotated[
-    ChatData | JsonlData | IdsData | TextData | CodeData | StreamData,
-    Field(discriminator="kind"),
-]
+
+TaskName = Literal["addition", "cities", "records", "sudoku"]
+
+
+class TasksData(Source):
+    """Checkable documents, made while training goes on: sums, records, grids; see docs/any-order-model.md."""
+
+    kind: Literal["tasks"]
+    shares: dict[TaskName, Annotated[float, Field(gt=0)]] = Field(min_length=1)
+    """Share of the rows for each task, in any unit; a task that is left out gets none."""
+    alone: float = Field(default=0.0, ge=0, le=1)
+    """Share of the rows that hold one document and end of text behind it; the others hold as many as fit."""
+
+    @property
+    def endless(self) -> bool:
+        return True
+
+    @property
+    def path(self) -> str:
+        """What stands for a path where sources are listed."""
+        return ", ".join(f"{share:g} {name}" for name, share in self.shares.items())
+
+
+ReadData = ChatData | JsonlData | IdsData | TextData | CodeData | StreamData
+"""What is read from somewhere."""
+Data = Annotated[ReadData | TasksData, Field(discriminator="kind")]

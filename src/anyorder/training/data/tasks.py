@@ -1,0 +1,83 @@
+"""Rows of checkable documents, made while training goes on; each a pure function of the seed and its number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import torch
+
+from anyorder.errors import DataError, ParameterError
+from anyorder.tasks import vocabulary
+from anyorder.tasks.catalog import TASKS
+from anyorder.training.batch import PADDING, Batch
+from anyorder.training.data.encode import Vocabulary
+
+Row = tuple[list[int], list[int], list[bool]]
+
+
+class TaskRows:
+    """An endless stream; every row is of one task.
+
+    Most rows hold as many whole documents as fit. In a share `alone` of them there is one, with end of text behind it
+    up to a random column, so that a model learns where it ends on a canvas of any length. The tag of a document, which
+    tells the task, is never masked.
+
+    Args:
+        shares: task name -> share of the rows, in any unit.
+        alone: share of the rows with one document.
+        length: of a row, in tokens.
+    Raises:
+        ParameterError: a document of a task is longer than a row.
+    """
+
+    def __init__(self, shares: Mapping[str, float], *, alone: float, length: int, seed: int = 0) -> None:
+        self.tasks = [TASKS[name] for name in shares]
+        self.weights = list(shares.values())
+        self.alone = alone
+        self.length = length
+        self.seed = seed
+        longest = max(self.tasks, key=lambda task: task.length)
+        if longest.length > length:
+            raise ParameterError(
+                f"a document of the task {longest.name!r} has {longest.length} tokens, and a row {length}; "
+                "take longer rows",
+                param="length",
+            )
+
+    def batch(self, start: int, count: int) -> Batch:
+        """Rows number start .. start + count - 1, on the CPU."""
+        ids, documents, trainable = zip(*(self._row(number) for number in range(start, start + count)), strict=True)
+        return Batch(torch.tensor(ids), torch.tensor(documents), torch.tensor(trainable))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: the number of the next row is all the state there is."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The counterpart of `state_dict`."""
+
+    def _row(self, number: int) -> Row:
+        random = Random(f"{self.seed}/{number}")
+        task = random.choices(self.tasks, self.weights)[0]
+        count, size = self.length // task.length, task.length
+        if random.random() < self.alone:
+            count, size = 1, random.randint(task.length, self.length)
+        ids = [token for _ in range(count) for token in vocabulary.encode(task.draw(random), size)]
+        documents = [place // size for place in range(len(ids))]
+        trainable = [place % size > 0 for place in range(len(ids))]
+        rest = self.length - len(ids)
+        return ids + [vocabulary.END_ID] * rest, documents + [PADDING] * rest, trainable + [False] * rest
+
+
+def check_vocabulary(of: Vocabulary) -> None:
+    """The documents are encoded character by character, not by the model's tokenizer: is it the same?
+
+    Raises:
+        DataError: the model has other tokens.
+        ModelError: it has no tokenizer.
+    """
+    ids = of.require().encode_text(vocabulary.CHARACTERS)
+    if ids != vocabulary.encode(vocabulary.CHARACTERS, 0) or of.end_id != vocabulary.END_ID:
+        raise DataError("data of kind 'tasks' has one token per character; it is for the model \"tasks\" alone")
