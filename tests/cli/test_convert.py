@@ -14,11 +14,12 @@ from tests.models.tiny_models import LLAMA, write_checkpoint
 from tests.training.corpus import SIZE, TEXT_END, write_tokenizer
 
 import anyorder
+from anyorder.cli.convert import SELFTEXT
 from anyorder.conversion import measure
 from anyorder.models.families import FAMILIES
 from anyorder.models.load.source import locate
 from anyorder.models.loaded import LoadedModel
-from anyorder.training.recipe.read import recipe_text
+from anyorder.training.recipe.read import parse, recipe_text, shipped
 
 PROMPTS = [{"id": "first", "prompt": "Hi"}, {"messages": [{"role": "user", "content": "2+2?"}]}]
 QUICK = ("--max-new-tokens", "8", "--thresholds", "0.9")
@@ -243,3 +244,9 @@ def test_a_model_that_the_recipe_cannot_train_is_refused_before_it_writes(cli: C
     assert result.code == 2
     assert "tiny has no token that could be the mask" in result.err
     assert list(desk.rglob("*.own.jsonl")) == []
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_recipe_asks_for_text_of_the_model_itself(name: str) -> None:
+    """Else `convert` would look for a file that only its author has."""
+    assert [str(data["path"]) for data in parse(shipped()[name], name)["data"]] == [SELFTEXT]
