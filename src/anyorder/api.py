@@ -43,7 +43,7 @@ class EventStream(Iterator[Event]):
     ) -> None:
         began = time.perf_counter()
         self.params = [resolve(params, model, holes=count_holes(prompt)) for prompt in prompts]
-        self.runner = Runner(model.network)
+        self.runner = Runner(model.network, model.adapter)
         stop_ids = model.stop_ids if params.stop_ids is None else params.stop_ids
         self.folds = [Fold(_decode(model), stop_ids, time.perf_counter, began) for _ in prompts]
         self.engine = Engine(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from anyorder.cache.storage import KVStorage
+from anyorder.models.adapter import Adapted, Adapter
 from anyorder.models.attention import sdpa, stacked_mask, visible
 from anyorder.models.transformer import Transformer
 from anyorder.window import Window
@@ -18,12 +19,17 @@ from anyorder.window import Window
 class Runner:
     """Runs windows through one network.
 
+    Args:
+        network: computes the passes.
+        adapter: on for the tokens of windows that ask for it.
+
     Tokens of all windows are packed into one row, so requests of different lengths and families' masks share every
     matrix product; attention runs per window, so a request's numbers do not depend on its neighbours.
     """
 
-    def __init__(self, network: Transformer) -> None:
+    def __init__(self, network: Transformer, adapter: Adapter | None = None) -> None:
         self.network = network
+        self.adapter = adapter
 
     def storage(self, capacity: int) -> KVStorage:
         """Keys and values for one request of up to `capacity` columns."""
@@ -52,8 +58,28 @@ class Runner:
         positions = torch.cat([positions_of(window) for window in windows])
         rows = torch.cat([window.rows + offset for window, offset in zip(windows, _offsets(windows), strict=True)])
         attend = _PackedAttention(windows, storages, self.network)
-        hidden = self.network(ids, positions.to(device, non_blocking=True), attend, rows.to(device, non_blocking=True))
+        hidden = self.network(
+            ids,
+            positions.to(device, non_blocking=True),
+            attend,
+            rows.to(device, non_blocking=True),
+            self._adapted(windows),
+        )
         return list(self.network.head(hidden).split_with_sizes(attend.counts))
+
+    def _adapted(self, windows: Sequence[Window]) -> Adapted | None:
+        """The adapter for one pass; None if no window asks for it."""
+        if all(window.adapted is None for window in windows):
+            return None
+        assert self.adapter is not None, "a decoder asks for an adapter only where the model has one"
+        on = torch.cat([adapted_tokens(window) for window in windows])
+        return self.adapter.on(None if on.all() else on.to(self.network.device, non_blocking=True))
+
+
+def adapted_tokens(window: Window) -> Tensor:
+    """[T] bool, the fed tokens that the adapter is on for."""
+    first = window.ids.shape[0] if window.adapted is None else window.adapted
+    return torch.arange(window.ids.shape[0]) >= first
 
 
 def _move(windows: Sequence[Window], storages: Sequence[KVStorage | None]) -> None:
@@ -78,11 +104,15 @@ def _offsets(windows: Sequence[Window]) -> list[int]:
 
 def attention_mask(window: Window) -> Tensor | None:
     """[T, visible] bool, True where a fed token sees a column; None if every token sees every visible column."""
+    if window.adapted == 0:
+        return None
     length = window.block_length if window.attention == "block" else 1
     if window.attention != "bidirectional" and window.start // length == (window.visible - 1) // length:
         return None  # all fed tokens are in the last visible block
     fed, columns = torch.arange(window.start, window.end), torch.arange(window.visible)
     mask = visible(fed, columns, window.attention, window.block_length)
+    if mask is not None and window.adapted is not None:
+        mask = mask | adapted_tokens(window)[:, None]
     if mask is not None and window.branches is not None:
         sees = window.branches.sees
         mask[-len(sees) :, -len(sees) :] = sees

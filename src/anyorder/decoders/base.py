@@ -103,6 +103,7 @@ class DecoderBase:
             attention=window.attention,
             block_length=window.block_length,
             phase=window.phase,
+            adapted=None if window.adapted is None else window.adapted + window.start,
             stores=False,
             branches=window.branches,
         )

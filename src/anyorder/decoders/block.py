@@ -31,6 +31,8 @@ class BlockDecoder(DecoderBase):
         steps: scheduled passes per block; None commits one slot per scheduled pass.
         attention: "block": a block sees itself both ways; "causal": only what is left of it, as an autoregressive model
             was trained.
+        adapted: the model denoises with an adapter, which reads a block both ways behind text that the causal mode
+            reads: finished blocks are written with the adapter off. Needs attention "causal".
         scheme: what is kept between passes.
         stored: leading columns whose keys and values are already stored; a multiple of `block_length`.
         fuse_write: store decided blocks in the next block's first pass; needs logits that are not shifted.
@@ -52,6 +54,7 @@ class BlockDecoder(DecoderBase):
         eps: float = 1e-3,
         shift: bool = False,
         attention: Attention = "block",
+        adapted: bool = False,
         scheme: BlockScheme = "block",
         stored: int = 0,
         fuse_write: bool = False,
@@ -59,6 +62,7 @@ class BlockDecoder(DecoderBase):
         write_last: bool = False,
         past_stop: bool = False,
     ) -> None:
+        assert attention == "causal" or not adapted, "with an adapter the text before a block is the causal mode's"
         assert not (shift and fuse_write), "a shifted model needs the write pass for the next block's first slot"
         super().__init__(canvas, end=end, stop_ids=stop_ids)
         self.chooser = chooser
@@ -67,6 +71,7 @@ class BlockDecoder(DecoderBase):
         self.schedule = PassSchedule(kind=chooser.policy.schedule, total=block_length, steps=steps, eps=eps)
         self.shift = shift
         self.attention: Attention = attention
+        self.adapted = adapted
         self.scheme: BlockScheme = scheme
         self.stored = stored
         self.fuse_write = fuse_write
@@ -145,6 +150,7 @@ class BlockDecoder(DecoderBase):
         )
 
     def _window(self, span: Span, visible: int) -> Window:
+        adapted = self.adapted and not self.writing
         return Window(
             ids=self.feed(span.start, span.end),
             start=span.start,
@@ -153,6 +159,7 @@ class BlockDecoder(DecoderBase):
             attention=self.attention,
             block_length=self.block_length,
             phase="write" if self.writing else "denoise",
+            adapted=max(self.block.start - span.start, 0) if adapted else None,
             stores=self.scheme != "none",
         )
 

@@ -20,7 +20,7 @@ PRODUCTS = ("qkv", "out", "gate_up", "down")
 
 
 class LowRank(nn.Module):
-    """The change of one matrix product: x [T, in] -> (x Aᵀ) Bᵀ [T, out].
+    """The change of one matrix product: x [T, in], y [T, out] -> y + scale · (x Aᵀ) Bᵀ [T, out].
 
     Args:
         rank: rows of A; 0 leaves the product as it is.
@@ -31,8 +31,9 @@ class LowRank(nn.Module):
         self.down = nn.Parameter(torch.empty(rank, in_features))
         self.up = nn.Parameter(torch.empty(out_features, rank))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(F.linear(x, self.down.to(x.dtype)), self.up.to(x.dtype))
+    def forward(self, x: Tensor, y: Tensor, scale: float) -> Tensor:
+        low = F.linear(x, self.down.to(x.dtype))
+        return torch.addmm(y, low, self.up.to(x.dtype).t(), alpha=scale)  # one pass over y
 
 
 class Adapter(nn.Module):
@@ -107,8 +108,9 @@ class Adapted:
 
     def add(self, layer: int, product: str, x: Tensor, y: Tensor) -> Tensor:
         """y [T, out], the product of x [T, in], with its change; rows that the adapter is off for stay as they are."""
-        change = self.adapter.get_submodule(f"layers.{layer}.{product}")(x) * (self.adapter.alpha / self.adapter.rank)
-        return y + change if self.gate is None else torch.where(self.gate, y + change, y)
+        change = self.adapter.get_submodule(f"layers.{layer}.{product}")
+        changed: Tensor = change(x, y, self.adapter.alpha / self.adapter.rank)
+        return changed if self.gate is None else torch.where(self.gate, changed, y)
 
     def among(self, rows: Tensor) -> Adapted:
         """The same for a choice of rows, [R] int64."""
