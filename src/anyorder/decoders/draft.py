@@ -104,7 +104,7 @@ class RowCost:
         return gain * self.of(rows) > expected * (self.of(rows + 1) - self.of(rows))
 
 
-CPU_ROWS = RowCost(4, 0.04)
+CPU_ROWS = RowCost(4, 0.03)
 ACCELERATOR_ROWS = RowCost(32, 0.004)
 
 
@@ -140,16 +140,17 @@ def grow(
             if token not in stop_ids:
                 heapq.heappush(heap, (-chance * share, next(numbers), parent, token, depth, context))
 
+    def pays(chance: float) -> bool:
+        return len(tokens) < most and (cost is None or cost.pays(chance, expected, len(tokens) + 1))
+
+    expected = 1.0  # the model's own token
     if most and depth:
         push(-1, 1.0, list(context[-CONTEXT:]), 1)
-    expected = 1.0  # the model's own token
-    while heap and len(tokens) < most:
+    while heap and pays(-heap[0][0]):
         minus, _, parent, token, at, behind = heapq.heappop(heap)
-        if cost is not None and not cost.pays(-minus, expected, len(tokens) + 1):
-            break
         expected -= minus
         tokens.append(token)
         parents.append(parent)
-        if at < depth:
+        if at < depth and pays(-minus):  # what comes behind a node is no more probable than the node
             push(len(tokens) - 1, -minus, [*behind[1 - CONTEXT :], token], at + 1)
     return DraftTree(tuple(tokens), tuple(parents)).main_line_first()
