@@ -11,7 +11,6 @@ from tests.cli.conftest import Cli, Result
 from tests.training.recipe.tiny import RECIPES, small, write_model, write_own
 
 import anyorder
-from anyorder.training.recipe.read import shipped
 
 pytestmark = pytest.mark.usefixtures("real_load")
 
@@ -47,10 +46,6 @@ def train(cli: Cli, tmp_path: Path, recipe: str, *changes: str, extra: tuple[str
 
 def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text("utf-8").splitlines()]
-
-
-def test_the_shipped_recipes_are_those_under_test() -> None:
-    assert tuple(shipped()) == RECIPES == tuple(MODES)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -144,7 +144,7 @@ class _Reading:
 
 def _train(plan: Plan, folder: Path, text: str, here: Team, *, fresh: bool) -> None:
     from anyorder.training.recipe.folder import begin
-    from anyorder.training.recipe.run import finish, trainer_of
+    from anyorder.training.recipe.run import finish, read_back, trainer_of
 
     console = err_console()
     if here.leads:
@@ -159,8 +159,11 @@ def _train(plan: Plan, folder: Path, text: str, here: Team, *, fresh: bool) -> N
             console.print(left, soft_wrap=True)
         raise KeyboardInterrupt
     notes = finish(plan, trainer, outcome)
+    del trainer  # its memory is needed to read the result back
     if here.leads:
-        for note in notes:
+        with waiting("reading the result back"):
+            wrong = read_back(folder, here.device)
+        for note in (*notes, *([wrong] if wrong else [])):
             console.print(note, soft_wrap=True)
         speed = f", {outcome.tokens_per_second:,.0f} tokens/s" if outcome.tokens_per_second else ""
         console.print(f"{outcome.step:,} steps, {outcome.tokens:,} tokens{speed}", style="dim", soft_wrap=True)

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyorder.models.families.converted import KEY
+from anyorder.models.families import FAMILIES
+from anyorder.models.families.converted import KEY, Denoising
 from anyorder.models.load.adapter import CONFIG, WEIGHTS, write_adapter
 from anyorder.models.load.folder import read_config
 from anyorder.models.load.place import DTYPES
@@ -58,7 +59,7 @@ def publisher(recipe: Recipe, found: Survey, mask: MaskToken | None) -> Publish:
         shapes = {name: place.shape for name, place in places.items()}
         write_safetensors(folder / "model.safetensors", shapes, dtype, values)
         _write_conditioning(folder, weights, dtype)
-        _write_config(folder, recipe, read_config(found.folder), mask)
+        _write_config(folder, recipe, found, mask)
         _write_tokenizer(folder, found, mask)
 
     return publish
@@ -72,13 +73,14 @@ def _write_conditioning(folder: Path, weights: Mapping[str, Tensor], dtype: torc
         write_safetensors(folder / CONDITIONING, shapes, dtype, lambda name: own[name])
 
 
-def _write_config(folder: Path, recipe: Recipe, raw: dict[str, Any], mask: MaskToken | None) -> None:
+def _write_config(folder: Path, recipe: Recipe, found: Survey, mask: MaskToken | None) -> None:
     """config.json of the base, with what the loader must know of the result."""
-    config = {key: value for key, value in raw.items() if key not in REMOTE}
+    config = {key: value for key, value in read_config(found.folder).items() if key not in REMOTE}
     for key in {"dtype", "torch_dtype"} & config.keys() or {"torch_dtype"}:
         config[key] = recipe.precision.publish
     if not isinstance(recipe.objective, Autoregressive):
-        config[KEY] = recipe.objective.denoising().table()
+        if not _published_so(found, recipe.objective.denoising()):
+            config[KEY] = recipe.objective.denoising().table()
         if mask is not None:
             config = named_in_config(config, mask)
         if recipe.block_length is not None:
@@ -86,19 +88,34 @@ def _write_config(folder: Path, recipe: Recipe, raw: dict[str, Any], mask: MaskT
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
 
+def _published_so(found: Survey, way: Denoising) -> bool:
+    """Was the family published to be denoised in this way? Then config.json has nothing to add."""
+    spec = FAMILIES[found.spec.name]
+    return way.attention == "bidirectional" == spec.attention and way.shift == spec.shift
+
+
 def _write_tokenizer(folder: Path, found: Survey, mask: MaskToken | None) -> None:
     for name in COPIED:
         if (found.folder / name).is_file():
             shutil.copyfile(found.folder / name, folder / name)
-    if mask is None or mask.text is None or found.tokenizer is None:
-        return
-    with_token(found.tokenizer.files.backend, mask.text).save(str(folder / "tokenizer.json"))
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    config["mask_token"] = mask.text
+    new = None if mask is None else mask.text
+    if found.tokenizer is None or (new is None and "auto_map" not in config):
+        return
+    backend = found.tokenizer.files.backend
+    (backend if new is None else with_token(backend, new)).save(str(folder / "tokenizer.json"))
+    if config.pop("auto_map", None) is not None:  # names code that is not copied, and that tokenizer.json does without
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if mask is not None and new is not None:
+        _add_mask(config, new, mask.token_id)
+    path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _add_mask(config: dict[str, Any], text: str, token_id: int) -> None:
+    config["mask_token"] = text
     if "added_tokens_decoder" in config:
-        config["added_tokens_decoder"][str(mask.token_id)] = {
-            "content": mask.text, "special": True, "normalized": False, "lstrip": False, "rstrip": False,
+        config["added_tokens_decoder"][str(token_id)] = {
+            "content": text, "special": True, "normalized": False, "lstrip": False, "rstrip": False,
             "single_word": False,
         }  # fmt: skip
-    path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")

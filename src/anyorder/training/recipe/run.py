@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from anyorder.errors import MissingExtra
+from anyorder.models.load import load
+from anyorder.models.shift import check_shift
 from anyorder.training.distributed import Team
 from anyorder.training.plot import plot_loss
 from anyorder.training.recipe.build import Facts, objective
@@ -50,6 +54,27 @@ def trainer_of(plan: Plan, folder: Path, team: Team, *, progress: bool = False) 
         running,
         team=team,
         publish=publish if recipe.running.models else None,
+    )
+
+
+def read_back(folder: Path, device: torch.device) -> str | None:
+    """Load the result as everyone will, and see whether its rows predict what they were trained to.
+
+    Returns:
+        what is wrong with it, in one line; None if nothing is.
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    model = load(folder, device=device, verify=False)
+    if model.spec.attention == "causal" or model.tokenizer is None:
+        return None
+    report = check_shift(model)
+    if not report.contradicts:
+        return None
+    rows = {True: "the next token", False: "their own token"}
+    return (
+        f"trained too little: its rows still predict {rows[not report.declared]} (log-probability of the truth "
+        f"{report.shifted:.2f} shifted, {report.unshifted:.2f} not); until then it loads with --no-verify only"
     )
 
 

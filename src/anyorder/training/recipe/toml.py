@@ -33,7 +33,7 @@ def _is_section(value: Any) -> bool:
 
 
 def _key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _text(key)
 
 
 def _value(value: Any) -> str:
@@ -41,4 +41,9 @@ def _value(value: Any) -> str:
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_key(key)} = {_value(part)}' for key, part in value.items())}}}"
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """JSON's texts, numbers and truth values are TOML's."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
