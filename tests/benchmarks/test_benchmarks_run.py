@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.tiny_models import LLAMA, write_checkpoint
+from tests.models.tiny_models import BYTES, LLAMA, write_bpe, write_checkpoint
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +41,19 @@ def test_causal_compares_equal_outputs(folder: Path, tmp_path: Path) -> None:
     assert {row["side"]: row["same_ids_as_transformers"] for row in results["rows"]} == {
         "float32": 6, "float32 lookup": 6,
     }  # fmt: skip
+
+
+def test_lossless_compares_equal_outputs(tmp_path: Path) -> None:
+    raw = {**LLAMA, "vocab_size": BYTES, "max_position_embeddings": 512}
+    folder = write_checkpoint(tmp_path / "tiny", raw)
+    write_bpe(folder)
+    text, results = run("lossless", "--model", str(folder), "--dtypes", "float32", "--prompts", "2", "--tokens", "5",
+                        "--drafts", "lookup", "ngram", "--plot", str(tmp_path / "plot.png"), out=tmp_path)  # fmt: skip
+    assert "| `ngram` | float32 |" in text
+    assert [row["draft"] for row in results["rows"]] == ["none", "lookup", "ngram"]
+    assert all(row["equal_texts"] == row["prompts"] == 2 for row in results["rows"])
+    assert results["rows"][0]["tokens_per_forward"] == 1.0
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_llada_caches_compares_equal_outputs(tmp_path: Path) -> None:
