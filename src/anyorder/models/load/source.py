@@ -8,7 +8,9 @@ from pathlib import Path
 from anyorder.errors import ModelError
 from anyorder.models.load.adapter import is_adapter
 
-DEFAULT = "smollm2"
+DEFAULT, TASKS = "smollm2", "tasks"
+BUILT_IN = (DEFAULT, TASKS)
+"""Names of models that come with this package, or as a distribution beside it."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -19,7 +21,8 @@ def locate(
     an adapter, if `source` is one (`is_adapter`).
 
     Args:
-        source: folder, *.gguf file, hub id "owner/name", or None or "smollm2" for the default model.
+        source: folder, *.gguf file, hub id "owner/name", "tasks" for the small any-order model, or None or
+            "smollm2" for the default model.
         revision: branch, tag or commit; hub ids only.
         offline: use the hub's local cache only.
         config_only: of a hub id only config.json is needed; its weights are not downloaded.
@@ -30,6 +33,10 @@ def locate(
         from anyorder.models.load.default import default_folder
 
         return default_folder()
+    if source == TASKS:
+        from anyorder.models.load.default import EMBEDDED
+
+        return EMBEDDED / TASKS
     path = Path(source).expanduser()
     if path.is_dir():
         return _folder(path)
@@ -40,7 +47,9 @@ def locate(
 
         wanted = ("config.json",) if config_only else WANTED
         return download(source, revision=revision, offline=offline, wanted=wanted)
-    raise ModelError(f"no model at {str(source)!r}: give a folder, a .gguf file, a hub id owner/name, or {DEFAULT}")
+    raise ModelError(
+        f"no model at {str(source)!r}: give a folder, a .gguf file, a hub id owner/name, {' or '.join(BUILT_IN)}"
+    )
 
 
 def locate_adapter(source: str | Path, *, offline: bool = False) -> Path:

@@ -13,10 +13,11 @@ from anyorder.models.families import recognise
 from anyorder.models.load.adapter import AdapterFiles, is_adapter
 from anyorder.models.load.check import check_tensors
 from anyorder.models.load.default import default_adapter
+from anyorder.models.load.drawn import DrawnCheckpoint
 from anyorder.models.load.folder import read_config, read_table
 from anyorder.models.load.resolve import resolve_block, resolve_mask, resolve_stops
 from anyorder.models.load.safetensors import Checkpoint
-from anyorder.models.load.source import DEFAULT, locate, locate_adapter
+from anyorder.models.load.source import BUILT_IN, DEFAULT, locate, locate_adapter
 from anyorder.models.spec import FamilySpec
 from anyorder.models.tokenizer import Tokenizer, read_tokenizer
 
@@ -46,8 +47,13 @@ def survey(
     block_length: int | None = None,
     shift: bool | None = None,
     offline: bool = False,
+    drawn: int | None = None,
 ) -> Survey:
-    """Find, recognise and check a checkpoint without reading its weights; arguments and errors as in `load`."""
+    """Find, recognise and check a checkpoint without reading its weights; arguments and errors as in `load`.
+
+    Args:
+        drawn: seed of weights that are drawn instead (`DrawnCheckpoint`); the folder may have none.
+    """
     _check_revision(source, revision)
     folder = locate(source, revision=revision, offline=offline)
     found = _adapter(source, folder, adapter, offline)
@@ -57,12 +63,11 @@ def survey(
     spec = recognise(raw)
     config = spec.parse(raw)
     tokenizer = read_tokenizer(folder)
-    checkpoint = Checkpoint(folder)
-    check_tensors(spec.weight_names(config), checkpoint, tied=config.tie_word_embeddings)
+    checkpoint = _weights(folder, spec, config, drawn)
     return Survey(
         source=str(DEFAULT if source is None else source),
         folder=folder,
-        spec=spec if shift is None else dataclasses.replace(spec, shift=shift),
+        spec=_spec(spec, shift, found),
         config=config,
         tokenizer=tokenizer,
         mask_token_id=resolve_mask(_mask(mask_token_id, found), raw, config, spec, tokenizer),
@@ -71,6 +76,15 @@ def survey(
         checkpoint=checkpoint,
         adapter=found,
     )
+
+
+def _weights(folder: Path, spec: FamilySpec, config: ModelConfig, drawn: int | None) -> Checkpoint:
+    names = spec.weight_names(config)
+    if drawn is not None:
+        return DrawnCheckpoint(folder, names, drawn)
+    checkpoint = Checkpoint(folder)
+    check_tensors(names, checkpoint, tied=config.tie_word_embeddings)
+    return checkpoint
 
 
 def _adapter(
@@ -88,6 +102,13 @@ def _adapter(
         own = default_adapter() if source is None or source == DEFAULT else None
         return own and AdapterFiles.of(own)
     return None if adapter is False else AdapterFiles.of(locate_adapter(adapter, offline=offline))
+
+
+def _spec(spec: FamilySpec, shift: bool | None, adapter: AdapterFiles | None) -> FamilySpec:
+    """The family's facts, overridden; what denoises with an adapter has learned to commit several slots at once."""
+    if adapter is not None and spec.attention == "causal":
+        spec = dataclasses.replace(spec, policy="threshold")
+    return spec if shift is None else dataclasses.replace(spec, shift=shift)
 
 
 def _base(folder: Path) -> str:
@@ -112,5 +133,5 @@ def _block(argument: int | None, adapter: AdapterFiles | None) -> int | None:
 
 
 def _check_revision(source: str | Path | None, revision: str | None) -> None:
-    if revision is not None and (source is None or source == DEFAULT or Path(source).expanduser().exists()):
+    if revision is not None and (source is None or source in BUILT_IN or Path(source).expanduser().exists()):
         raise ParameterError(f"revision {revision!r} only applies to a hub id, got {source!r}", param="revision")

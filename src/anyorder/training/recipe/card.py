@@ -8,6 +8,7 @@ from pathlib import Path
 
 from anyorder.models.families.converted import Denoising
 from anyorder.training import log
+from anyorder.training.data.spec import TasksData
 from anyorder.training.recipe.folder import LOG, RECIPE
 from anyorder.training.recipe.objectives import Draft
 from anyorder.training.recipe.plan import Plan
@@ -31,7 +32,10 @@ def card(plan: Plan, outcome: Outcome, folder: Path) -> str:
 
 
 def _front_matter(plan: Plan) -> str:
-    lines = ["library_name: anyorder", f"base_model: {json.dumps(plan.recipe.model.source)}"]
+    model = plan.recipe.model
+    lines = ["library_name: anyorder"]
+    if model.weights == "trained":
+        lines.append(f"base_model: {json.dumps(model.source)}")
     lines.append("tags:\n- diffusion-language-model")
     if plan.recipe.publishes_adapter:
         lines.append("- lora")
@@ -40,6 +44,11 @@ def _front_matter(plan: Plan) -> str:
 
 def _what(plan: Plan) -> str:
     recipe = plan.recipe
+    if recipe.model.weights == "random":
+        return (
+            f"A model of the family `{plan.found.spec.name}` with {plan.num_parameters:,} parameters, trained from "
+            f"random weights with the objective `{recipe.objective.kind}`."
+        )
     made = f"`{recipe.model.source}` ({plan.found.spec.title})"
     if recipe.publishes_adapter:
         return f"A LoRA adapter of {made}. Clean text is read with it off: the causal mode is that of the base."
@@ -48,7 +57,12 @@ def _what(plan: Plan) -> str:
 
 
 def _use(plan: Plan, folder: Path) -> str:
-    return f'```\nanyorder generate "Why is the sky blue?" --model {folder}{_mode(plan)}\n```\n\n{_decodes(plan)}'
+    return f"```\nanyorder generate {_prompt(plan)} --model {folder}{_mode(plan)}\n```\n\n{_decodes(plan)}"
+
+
+def _prompt(plan: Plan) -> str:
+    sums = any(isinstance(source, TasksData) and "addition" in source.shares for source in plan.recipe.data)
+    return '"?1234+ 567=" --max-new-tokens 5' if sums else '"Why is the sky blue?"'
 
 
 def _mode(plan: Plan) -> str:
@@ -94,7 +108,13 @@ def _training(plan: Plan, outcome: Outcome, folder: Path) -> str:
 def _data(plan: Plan) -> str:
     head = "| kind | source | documents | tokens | of them learned |\n| --- | --- | --- | --- | --- |"
     rows = [
-        f"| {source.kind} | {source.path} | {source.documents:,} | {source.tokens:,} | {source.trainable:,} |"
+        f"| {source.kind} | {source.path} | {_count(source.documents)} | {_count(source.tokens)} | "
+        f"{_count(source.trainable)} |"
         for source in plan.data.sources
     ]
     return "\n".join([head, *rows]) + "\n\nHashes of the files, and what was left out of them, are in `data.json`."
+
+
+def _count(number: int) -> str:
+    """What is made while training goes on is not counted."""
+    return f"{number:,}" if number else "–"

@@ -12,7 +12,7 @@ def rows(plan: Plan) -> list[tuple[str, str]]:
     """(name, text) of every line."""
     recipe, settings = plan.recipe, plan.optimisation
     lines = [
-        ("model", f"{recipe.model.source}: {plan.found.spec.title}, {plan.num_parameters:,} parameters"),
+        ("model", _model(plan)),
         ("method", _method(plan)),
         ("objective", _objective(recipe.objective)),
         ("mask token", _mask(plan)),
@@ -24,6 +24,13 @@ def rows(plan: Plan) -> list[tuple[str, str]]:
         ("result", _result(plan)),
     ]
     return [(name, text) for name, text in lines if text]
+
+
+def _model(plan: Plan) -> str:
+    source, count = plan.recipe.model.source, f"{plan.num_parameters:,} parameters"
+    if plan.recipe.model.weights == "random":
+        return f"the architecture of {source}, family {plan.found.spec.name}, {count}, random weights"
+    return f"{source}: {plan.found.spec.title}, {count}"
 
 
 def _method(plan: Plan) -> str:
@@ -57,7 +64,7 @@ def _data(plan: Plan) -> list[str]:
     lines: list[str] = []
     for source in plan.data.sources:
         if plan.data.packing is None:
-            lines.append(f"{source.path}: streamed while training goes on")
+            lines.append(f"{source.path}: read or made while training goes on")
             continue
         text = f"{source.path}: {source.documents:,} documents, {source.tokens:,} tokens, {source.trainable:,} learned"
         left_out = [f"{count:,} {reason}" for reason, count in source.dropped.most_common()]

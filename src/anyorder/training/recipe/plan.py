@@ -34,14 +34,15 @@ class Plan:
     def optimisation(self) -> Optimisation:
         """The numbers of the run, its shares turned into steps."""
         asked, steps = self.recipe.optimisation, self.steps
+        decay = 0 if asked.decay is None else max(1, math.floor(asked.decay * steps))
         return Optimisation(
             steps=steps,
             batch_rows=asked.batch_rows,
             micro_rows=asked.micro_rows,
             lr=asked.lr,
             schedule=asked.schedule,
-            warmup=_share(asked.warmup, steps),
-            decay=_share(asked.decay or 0, steps),
+            warmup=min(math.ceil(asked.warmup * steps), steps - decay),
+            decay=decay,
             floor=asked.floor,
             betas=asked.betas,
             eps=asked.eps,
@@ -102,7 +103,9 @@ def look(recipe: Recipe, *, offline: bool = False) -> Survey:
         ModelError: it cannot be used, or not with this objective.
         ParameterError: the recipe does not fit it.
     """
-    found = survey(recipe.model.source, revision=recipe.model.revision, adapter=False, offline=offline)
+    model = recipe.model
+    drawn = recipe.seed if model.weights == "random" else None
+    found = survey(model.source, revision=model.revision, adapter=False, offline=offline, drawn=drawn)
     _check(recipe, found)
     return found
 
@@ -142,7 +145,3 @@ def _check(recipe: Recipe, found: Survey) -> None:
             f"{found.source} ({found.spec.title}) is no autoregressive model, which this objective leaves as it is; "
             "take another objective"
         )
-
-
-def _share(share: float, steps: int) -> int:
-    return min(steps, math.ceil(share * steps))

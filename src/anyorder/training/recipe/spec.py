@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from anyorder.training.data.packing import Packing
-from anyorder.training.data.spec import Data, StreamData, Strict
+from anyorder.training.data.spec import Data, Strict, TasksData
 from anyorder.training.recipe.objectives import ObjectiveSpec, decoded_block, masks, reads_frozen, self_conditioning
 from anyorder.training.schedules import ScheduleName
 
@@ -19,7 +19,10 @@ class ModelSpec(Strict):
     """What is trained."""
 
     source: str = Field(default="smollm2", min_length=1)
-    """A folder with config.json and safetensors, a GGUF file, a hub id owner/name, or "smollm2"."""
+    """A folder with config.json and safetensors, a GGUF file, a hub id owner/name, or "smollm2" or "tasks"."""
+    weights: Literal["trained", "random"] = "trained"
+    """"random": the source gives its config.json and its tokenizer only, and its weights are drawn by `seed`; see
+    `models.load.drawn`."""
     revision: str | None = None
     """Branch, tag or commit of a hub id."""
     mask_token: MaskToken = OWN
@@ -130,7 +133,7 @@ class Recipe(Strict):
     about: str = ""
     """One line for people."""
     seed: int = Field(default=0, ge=0)
-    """Of the order of the rows, the noise, and the beginning of an adapter."""
+    """Of the order of the rows, the noise, and the beginning of an adapter or of random weights."""
     model: ModelSpec = ModelSpec()
     method: Annotated[Full | Lora, Field(discriminator="kind")]
     objective: ObjectiveSpec
@@ -175,6 +178,8 @@ class Recipe(Strict):
                 "`objective.self_conditioning` trains a module of its own, which an adapter has no place for; "
                 'set it to 0, or method.kind = "full"'
             )
+        if lora and self.model.weights == "random":
+            faults.append('an adapter cannot help `model.weights` "random"; set method.kind = "full"')
         if not lora and self.precision.weights != "float32":
             faults.append('`precision.weights` must be "float32" with method.kind = "full": all weights are trained')
         block = self.block_length
@@ -184,11 +189,15 @@ class Recipe(Strict):
 
     def _data_faults(self) -> list[str]:
         faults: list[str] = []
-        if any(isinstance(source, StreamData) and source.limit is None for source in self.data):
+        for source in self.data:
+            if not source.endless:
+                continue
+            made = isinstance(source, TasksData)
+            name, order = ('data of kind "tasks"', "best-fit") if made else ("a stream without `limit`", "in-order")
             if self.optimisation.steps is None:
-                faults.append("a stream without `limit` has no end: give `optimisation.steps` instead of `epochs`")
-            if self.packing.order != "in-order":
-                faults.append('a stream without `limit` needs packing.order = "in-order"')
+                faults.append(f"{name} has no end: give `optimisation.steps` instead of `epochs`")
+            if self.packing.order != order:
+                faults.append(f'{name} needs packing.order = "{order}"')
             if len(self.data) > 1:
-                faults.append("a stream without `limit` must be the only data")
+                faults.append(f"{name} must be the only data")
         return faults
