@@ -33,9 +33,10 @@ def begin(folder: Path, text: str, recipe: Recipe, manifest: dict[str, Any], *, 
         ParameterError: it holds a run of another recipe.
         DataError: it holds something else, or the data has changed since.
     """
-    if fresh and (folder / RECIPE).exists():
+    is_run = (folder / RECIPE).exists()
+    if is_run and fresh:
         _forget(folder)
-    if (folder / RECIPE).exists():
+    elif is_run:
         _same(folder, recipe)
         check_manifest(manifest, folder)
     elif folder.exists() and any(folder.iterdir()):
