@@ -14,7 +14,7 @@ from tests.models.tiny_models import LLAMA, write_checkpoint
 from tests.training.corpus import SIZE, TEXT_END, write_tokenizer
 
 import anyorder
-from anyorder.cli.convert import SELFTEXT
+from anyorder.cli.convert import RECIPE, SELFTEXT
 from anyorder.conversion import measure
 from anyorder.models.families import FAMILIES
 from anyorder.models.load.source import locate
@@ -170,7 +170,7 @@ SMALL = {
     "optimisation.batch_rows": 2, "optimisation.micro_rows": 2, "packing.length": 64, "method.rank": 2,
     "objective.block_length": 4, "precision.weights": "float32", "model.mask_token": 5,
 }  # fmt: skip
-RECIPE = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
+CHANGES = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def one_epoch(tiny_model: Path) -> str:
 
 
 def test_a_model_is_converted_from_its_own_text_and_measured(cli: Cli, desk: Path, one_epoch: str) -> None:
-    how = ("--recipe", one_epoch, *RECIPE, "--tokens", "300")
+    how = ("--recipe", one_epoch, *CHANGES, "--tokens", "300")
     command = ("convert", "tiny", *how, "--prompts", "prompts.jsonl", *QUICK)
     result = cli(*command)
     assert result.code == 0, result.err
@@ -213,7 +213,7 @@ def test_a_recipe_with_data_of_its_own_has_no_text_written(cli: Cli, desk: Path,
     line = json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello " * 9}]})
     (desk / "chats.jsonl").write_text((line + "\n") * 4, "utf-8")
     data = ("--set", "data.0.path=chats.jsonl", "--set", "data.0.kind=chat")
-    how = ("--recipe", one_epoch, *RECIPE, *data, "--out", "here")
+    how = ("--recipe", one_epoch, *CHANGES, *data, "--out", "here")
     result = cli("convert", "tiny", *how, "--prompts", "prompts.jsonl", "--limit", "1", *QUICK)
     assert result.code == 0, result.err
     assert list(desk.glob("*.own.jsonl")) == []
@@ -246,7 +246,15 @@ def test_a_model_that_the_recipe_cannot_train_is_refused_before_it_writes(cli: C
     assert list(desk.rglob("*.own.jsonl")) == []
 
 
-@pytest.mark.parametrize("name", shipped())
-def test_every_shipped_recipe_asks_for_text_of_the_model_itself(name: str) -> None:
+@pytest.mark.parametrize("name", ["bd3lm", "diffusiongemma", "draft-lora", "fast-dllm-v2", "llada", "sdar", RECIPE])
+def test_the_recipes_for_conversion_ask_for_text_of_the_model_itself(name: str) -> None:
     """Else `convert` would look for a file that only its author has."""
     assert [str(data["path"]) for data in parse(shipped()[name], name)["data"]] == [SELFTEXT]
+
+
+def test_what_is_no_autoregressive_model_is_not_converted(cli: Cli, desk: Path, real_load: None) -> None:
+    source = str(Path(__file__).parents[1] / "reference" / "llada")
+    result = cli("convert", source, "--set", "packing.length=32")
+    assert result.code == 1
+    assert "is no autoregressive model" in result.err
+    assert [path.name for path in desk.rglob("*") if path.is_file()] == ["prompts.jsonl"]

@@ -12,7 +12,7 @@ import typer
 from anyorder.cli import selftext, train
 from anyorder.cli.flags import LOAD_FLAGS, Flag, takes
 from anyorder.cli.measure import REPORT_FLAGS, measure, questions
-from anyorder.errors import ParameterError
+from anyorder.errors import ModelError, ParameterError
 
 if TYPE_CHECKING:
     from anyorder.training.recipe.spec import Recipe
@@ -39,11 +39,11 @@ anyorder convert ./Qwen3-0.6B --recipe fast-dllm-v2 --tokens 2000000
 
 anyorder convert ./Qwen3-0.6B --recipe mine.toml --set data.0.path=chats.jsonl
 
-anyorder convert runs/smollm2-draft-lora --report --limit 5
+anyorder convert runs/smollm2-sdar --report --limit 5
 
 anyorder convert JetLM/SDAR-1.7B-Chat --base Qwen/Qwen3-1.7B --report
 """
-RECIPE = "draft-lora"
+RECIPE = "smollm2-135m"
 SELFTEXT = "own.jsonl"
 """A recipe whose data has this path trains on text of the model itself; the shipped ones do."""
 CONVERT_FLAGS = (
@@ -112,9 +112,9 @@ def convert(
     source = checked.model.source
     folder = out or Path("runs") / f"{Path(source).resolve().name}-{Path(recipe).stem}"
     own = folder.with_name(f"{folder.name}.own.jsonl")
+    _check_model(checked, offline=load.get("offline", False))
     asks = [f"data.{index}.path" for index, data in enumerate(checked.data) if str(data.path) == SELFTEXT]
     if asks:
-        _check_model(checked, offline=load.get("offline", False))
         folder.parent.mkdir(parents=True, exist_ok=True)
         selftext.run(own, {**load, "model": source}, tokens=tokens)
     changes += [_change(key, str(own)) for key in asks]
@@ -125,12 +125,16 @@ def convert(
 
 
 def _check_model(recipe: Recipe, *, offline: bool) -> None:
-    """What the recipe will be refused for is told before hours of writing."""
+    """What the recipe or the report would refuse is told before hours of writing and training."""
     from anyorder.training.recipe.mask import resolve
     from anyorder.training.recipe.objectives import masks
     from anyorder.training.recipe.plan import look
 
     found = look(recipe, offline=offline)
+    if "causal" not in found.spec.modes:
+        raise ModelError(
+            f"{found.source} is no autoregressive model ({found.spec.title}); go on with it by `anyorder train`"
+        )
     if masks(recipe.objective):
         resolve(recipe.model.mask_token, found)
 
