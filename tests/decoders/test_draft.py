@@ -73,7 +73,7 @@ def test_a_tree_grows_by_chance(seed: int, most: int, depth: int, each: float | 
     table = torch.rand(6, 6, generator=generator).softmax(-1).tolist()
     cost = None if each is None else RowCost(3, each)
 
-    def guesses(context: Sequence[int], floor: float) -> list[tuple[float, int]]:
+    def guesses(context: Sequence[int], floor: float, depth: int) -> list[tuple[float, int]]:
         found = [(chance, token) for token, chance in enumerate(table[context[-1] % 6]) if chance >= floor]
         return sorted(found, reverse=True)
 
@@ -101,7 +101,7 @@ def test_a_tree_grows_by_chance(seed: int, most: int, depth: int, each: float | 
 
 
 def test_rows_that_cost_nothing_are_filled_and_dear_ones_are_not() -> None:
-    def guesses(context: Sequence[int], floor: float) -> list[tuple[float, int]]:
+    def guesses(context: Sequence[int], floor: float, depth: int) -> list[tuple[float, int]]:
         return [(0.3, 1), (0.2, 2), (0.1, 3)] if context[-1] == TEXT else []
 
     grown = [grow(guesses, [TEXT], most=9, depth=4, cost=RowCost(free, 0.15)).tokens for free in (1, 2, 3, 4)]
@@ -112,7 +112,7 @@ def test_rows_that_cost_nothing_are_filled_and_dear_ones_are_not() -> None:
 def test_guesses_see_the_end_of_the_text_and_the_path() -> None:
     seen: list[list[int]] = []
 
-    def guesses(context: Sequence[int], floor: float) -> list[tuple[float, int]]:
+    def guesses(context: Sequence[int], floor: float, depth: int) -> list[tuple[float, int]]:
         seen.append(list(context))
         return [(0.9, context[-1] + 1)]
 
@@ -125,7 +125,7 @@ def test_guesses_see_the_end_of_the_text_and_the_path() -> None:
 def test_the_floor_is_what_a_path_leaves() -> None:
     floors: list[float] = []
 
-    def guesses(context: Sequence[int], floor: float) -> list[tuple[float, int]]:
+    def guesses(context: Sequence[int], floor: float, depth: int) -> list[tuple[float, int]]:
         floors.append(floor)
         return [(0.5, 1)]
 

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decoders.trees import random_tree
-from tests.engine.tiny import VOCABULARY, tiny
+from tests.engine.tiny import MASK, VOCABULARY, tiny
 
 import anyorder
 from anyorder.cache.storage import KVStorage
@@ -24,6 +24,7 @@ from anyorder.decoders.base import Decoder
 from anyorder.decoders.choose import Chooser, Sampling
 from anyorder.decoders.draft import DraftTree
 from anyorder.decoders.drafters import Drafter
+from anyorder.decoders.forecast import Forecast
 from anyorder.decoders.speculate import SpeculativeDecoder
 from anyorder.draws import Draws
 from anyorder.engine.loop import Engine
@@ -46,7 +47,7 @@ class Scripted:
         self.start = start
         self.most = most
 
-    def draft(self, ids: Sequence[int], depth: int) -> DraftTree:
+    def draft(self, ids: Sequence[int], depth: int, forecasts: Sequence[Forecast] = ()) -> DraftTree:
         at = len(ids) - self.start
         return DraftTree.line(self.answer[at : at + min(self.most, depth)])
 
@@ -61,7 +62,7 @@ class Hostile:
         self.start = start
         self.lines = 0
 
-    def draft(self, ids: Sequence[int], depth: int) -> DraftTree:
+    def draft(self, ids: Sequence[int], depth: int, forecasts: Sequence[Forecast] = ()) -> DraftTree:
         if self.rng.random() < 0.2:
             self.lines += 1
             return DraftTree.line([self.rng.randrange(VOCABULARY) for _ in range(min(self.most, depth))])
@@ -86,15 +87,15 @@ def grafted(tree: DraftTree, answer: Sequence[int], rng: random.Random) -> Draft
 def decoder_of(
     drafter: Drafter, *, prompt: Sequence[int] = PROMPT, new: int = 20, request: int = 0, **sampling: Any
 ) -> SpeculativeDecoder:
-    canvas = Canvas.from_prompt(prompt, mask_id=-1, request=request)
+    canvas = Canvas.from_prompt(prompt, mask_id=MASK, request=request)
     canvas.grow(new)
-    stop_ids, seed, stored = (sampling.pop(name, default) for name, default in
-                              (("stop_ids", ()), ("seed", 0), ("stored", 0)))  # fmt: skip
+    stop_ids, seed, stored, groups = (sampling.pop(name, default) for name, default in
+                                      (("stop_ids", ()), ("seed", 0), ("stored", 0), ("groups", 0)))  # fmt: skip
     chooser = Chooser(
         policy=POLICIES["sequential"],
         sampling=Sampling(mask_id=None, confidence="filtered", draws=Draws(seed), **sampling),
     )
-    return SpeculativeDecoder(canvas, chooser, drafter, stop_ids=stop_ids, stored=stored)
+    return SpeculativeDecoder(canvas, chooser, drafter, stop_ids=stop_ids, stored=stored, mask_groups=groups, masks=2)
 
 
 def finish(decoders: Sequence[Decoder], storages: Sequence[KVStorage], runner: Runner) -> None:

@@ -32,6 +32,7 @@ from torch import Tensor
 from anyorder.canvas import Canvas, Hole
 from anyorder.decoders.choose import Chooser
 from anyorder.decoders.draft import DraftTree
+from anyorder.decoders.forecast import Forecast
 from anyorder.events import Committed
 from anyorder.policies import schedule, score, select
 
@@ -118,7 +119,7 @@ class _Bushy:
         self.rng = random.Random(seed + canvas.request)
         self.num_symbols = num_symbols
 
-    def draft(self, ids: Sequence[int], depth: int) -> DraftTree:
+    def draft(self, ids: Sequence[int], depth: int, forecasts: Sequence[Forecast] = ()) -> DraftTree:
         return random_tree(self.rng, most=12, depth=depth, vocabulary=self.num_symbols)
 
 

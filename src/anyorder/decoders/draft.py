@@ -10,8 +10,9 @@ from itertools import count
 import torch
 from torch import Tensor
 
-Guesses = Callable[[Sequence[int], float], list[tuple[float, int]]]
-"""(context, floor) -> (chance, token) of what may come next, different tokens, the best first, none below the floor."""
+Guesses = Callable[[Sequence[int], float, int], list[tuple[float, int]]]
+"""(context, floor, depth) -> (chance, token) of what may come next, different tokens, the best first, none below the
+floor; depth is 1 for the token behind the text."""
 
 LEAST = 0.005  # chance of a node; even where rows cost nothing, less is not worth the handling
 CONTEXT = 32  # tokens that guesses may look at
@@ -24,6 +25,8 @@ class DraftTree:
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     """An earlier node, or -1: the text."""
+    chances: tuple[float, ...] = ()
+    """Of being accepted, where the tree was grown by them."""
 
     @classmethod
     def line(cls, tokens: Sequence[int]) -> DraftTree:
@@ -67,7 +70,11 @@ class DraftTree:
             line.append(node)
         order = line + [node for node in range(len(self)) if node not in line]
         new = {old: index for index, old in enumerate(order)} | {-1: -1}
-        return DraftTree(tuple(self.tokens[n] for n in order), tuple(new[self.parents[n]] for n in order))
+        return DraftTree(
+            tuple(self.tokens[n] for n in order),
+            tuple(new[self.parents[n]] for n in order),
+            tuple(self.chances[n] for n in order if self.chances),
+        )
 
 
 def accepted(tree: DraftTree, lineage: Tensor, taken: Tensor, stop_ids: Tensor) -> Tensor:
@@ -131,12 +138,12 @@ def grow(
         cost: what a row costs; None: nothing.
         stop_ids: never drafted: a stop token is committed by the row before it, and nothing comes behind it.
     """
-    tokens, parents = list[int](), list[int]()
+    tokens, parents, chances = list[int](), list[int](), list[float]()
     heap: list[tuple[float, int, int, int, int, list[int]]] = []  # -chance, number, parent, token, depth, context
     numbers, least = count(), LEAST if cost is None else max(LEAST, cost.each / 4)
 
     def push(parent: int, chance: float, context: list[int], depth: int) -> None:
-        for share, token in guesses(context, least / chance):
+        for share, token in guesses(context, least / chance, depth):
             if token not in stop_ids:
                 heapq.heappush(heap, (-chance * share, next(numbers), parent, token, depth, context))
 
@@ -151,6 +158,7 @@ def grow(
         expected -= minus
         tokens.append(token)
         parents.append(parent)
+        chances.append(-minus)
         if at < depth and pays(-minus):  # what comes behind a node is no more probable than the node
             push(len(tokens) - 1, -minus, [*behind[1 - CONTEXT :], token], at + 1)
-    return DraftTree(tuple(tokens), tuple(parents)).main_line_first()
+    return DraftTree(tuple(tokens), tuple(parents), tuple(chances)).main_line_first()

@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from anyorder.decoders.draft import DraftTree, RowCost, grow
+from anyorder.decoders.forecast import Blend, Forecast
 
 
 class Drafter(Protocol):
     """Guesses what comes next; a wrong guess costs positions, never the text."""
 
-    def draft(self, ids: Sequence[int], depth: int) -> DraftTree:
-        """Continuations of `ids`, which begin with those of the last call, of at most `depth` tokens each."""
+    def draft(self, ids: Sequence[int], depth: int, forecasts: Sequence[Forecast] = ()) -> DraftTree:
+        """Continuations of `ids`, which begin with those of the last call, of at most `depth` tokens each.
+
+        Args:
+            forecasts: what a denoiser says of the places behind `ids`, the nearest first.
+        """
         ...
 
 
@@ -32,8 +37,8 @@ class LookupDrafter:
         self.followers: dict[tuple[int, ...], int] = {}  # an n-gram -> the column behind its last occurrence
         self.seen = 0
 
-    def draft(self, ids: Sequence[int], depth: int) -> DraftTree:
-        """See `Drafter.draft`."""
+    def draft(self, ids: Sequence[int], depth: int, forecasts: Sequence[Forecast] = ()) -> DraftTree:
+        """See `Drafter.draft`; forecasts are not asked."""
         self._read(ids)
         for size in self.sizes:
             start = self.followers.get(tuple(ids[-size:])) if len(ids) >= size else None
@@ -58,7 +63,7 @@ class Guesser(Protocol):
         ...
 
     def guesses(self, context: Sequence[int], floor: float) -> list[tuple[float, int]]:
-        """See `anyorder.decoders.draft.Guesses`."""
+        """(chance, token) of what may come next, different tokens, the best first, none below the floor."""
         ...
 
 
@@ -78,8 +83,13 @@ class TreeDrafter:
         self.most = most
         self.cost = cost
         self.stop_ids = frozenset(stop_ids)
+        self.blend = Blend()
 
-    def draft(self, ids: Sequence[int], depth: int) -> DraftTree:
+    def draft(self, ids: Sequence[int], depth: int, forecasts: Sequence[Forecast] = ()) -> DraftTree:
         """See `Drafter.draft`."""
         self.guesser.read(ids)
-        return grow(self.guesser.guesses, ids, most=self.most, depth=depth, cost=self.cost, stop_ids=self.stop_ids)
+        guesses = self.blend.blended(self._guesses, forecasts)
+        return grow(guesses, ids, most=self.most, depth=depth, cost=self.cost, stop_ids=self.stop_ids)
+
+    def _guesses(self, context: Sequence[int], floor: float, depth: int) -> list[tuple[float, int]]:
+        return self.guesser.guesses(context, floor)

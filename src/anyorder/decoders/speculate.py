@@ -11,8 +11,9 @@ from anyorder.decoders.causal import SLOT_DRAW
 from anyorder.decoders.choose import Chooser
 from anyorder.decoders.draft import DraftTree, accepted
 from anyorder.decoders.drafters import Drafter
+from anyorder.decoders.forecast import Forecast, Masks, likely_ends
 from anyorder.events import Event
-from anyorder.window import Branches, Window
+from anyorder.window import Window
 
 
 class SpeculativeDecoder(DecoderBase):
@@ -24,15 +25,27 @@ class SpeculativeDecoder(DecoderBase):
     text is that of `CausalDecoder` exactly, as long as the network's numbers do not depend on how many rows it computes
     at once.
 
+    With masks a denoiser forecasts what the next draft needs, in the same pass: see `anyorder.decoders.forecast`.
+
     The keys and values of a path lie where its nodes were fed. What is not in its place moves there in the next pass.
 
     Args:
         canvas: the prompt, without holes, and its open answer slots.
         stored: leading columns whose keys and values are already stored.
+        mask_groups: places per pass behind which masks are fed, with the adapter on; 0: there is no denoiser.
+        masks: of a group.
     """
 
     def __init__(
-        self, canvas: Canvas, chooser: Chooser, drafter: Drafter, *, stop_ids: tuple[int, ...], stored: int = 0
+        self,
+        canvas: Canvas,
+        chooser: Chooser,
+        drafter: Drafter,
+        *,
+        stop_ids: tuple[int, ...],
+        stored: int = 0,
+        mask_groups: int = 0,
+        masks: int = 0,
     ) -> None:
         super().__init__(canvas, end=len(canvas), stop_ids=stop_ids)
         self.chooser = chooser
@@ -42,36 +55,52 @@ class SpeculativeDecoder(DecoderBase):
         self.moved: Tensor | None = None  # columns of accepted tokens that are to move in front of `stored`
         self.tree = DraftTree()
         self.lineage = self.tree.lineage()
+        self.mask_groups = mask_groups
+        self.mask_length = masks
+        self.masks = Masks()
+        self.forecasts: tuple[Forecast, ...] = ()
 
     def plan(self) -> list[Window]:
-        """The columns up to the next slot and the draft behind them; a row for the next slot and for every draft."""
-        self.tree = self.drafter.draft(self.canvas.ids[: self.next].tolist(), self.end - self.next - 1)
+        """The columns up to the next slot, the draft and the masks behind them; a row for the next slot and for every
+        draft and mask."""
+        text = self.canvas.ids[: self.next].tolist()
+        self.tree = self.drafter.draft(text, self.end - self.next - 1, self.forecasts)
         self.lineage = self.tree.lineage()
-        positions = self.next - 1 + torch.tensor(self.tree.depths(), dtype=torch.int64)
-        self.slots = torch.cat([torch.tensor([self.next]), positions + 1])
+        self.masks = Masks(likely_ends(self.tree, self.mask_groups), self.mask_length)
+        branches = self.masks.extend(self.tree, self.lineage, self.next - 1)
+        nodes = len(self.tree)
+        self.slots = torch.cat([torch.tensor([self.next]), branches.positions[:nodes] + 1])
         fed, drafted = self.feed(self.stored, self.next), torch.tensor(self.tree.tokens, dtype=torch.int64)
+        masks = drafted.new_full((len(self.masks),), self.canvas.mask_id)
         window = Window(
-            ids=torch.cat([fed, drafted]),
+            ids=torch.cat([fed, drafted, masks]),
             start=self.stored,
-            visible=self.next + len(self.tree),
-            rows=torch.arange(fed.shape[0] - 1, fed.shape[0] + len(self.tree)),
+            visible=self.next + nodes + len(self.masks),
+            rows=torch.arange(fed.shape[0] - 1, fed.shape[0] + nodes + len(self.masks)),
             attention="causal",
             phase="prefill" if self.next == self.canvas.answer_start else "denoise",
-            branches=None if self.tree.is_line else Branches(positions=positions, sees=self.lineage),
+            adapted=fed.shape[0] + nodes if len(self.masks) else None,
+            branches=None if self.tree.is_line and not len(self.masks) else branches,
             moved=self.moved,
         )
         return self.count([window])
 
     def decide(self, rows: list[Tensor]) -> Tensor:
-        """See `Decoder.decide`: commits up to and including the first token that the draft got wrong."""
-        decision = self.chooser.choose(rows[0], self.slots, pass_index=SLOT_DRAW, all=True)
+        """See `Decoder.decide`: commits up to and including the first token that the draft got wrong; behind the
+        candidates stand the forecasts."""
+        verified, forecast = rows[0].split_with_sizes([1 + len(self.tree), len(self.masks)])
+        decision = self.chooser.choose(verified, self.slots, pass_index=SLOT_DRAW, all=True)
         decision[2, 1:] = accepted(self.tree, self.lineage, decision[0].to(torch.int64), self.stop_ids)
-        return decision
+        return (
+            torch.cat([decision, self.masks.pack(forecast, self.canvas.mask_id)], -1) if len(self.masks) else decision
+        )
 
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`."""
+        decision, forecast = decision.tensor_split([1 + len(self.tree)], -1)
         events = self.commit(decision)
         path = decision[2, 1:].nonzero().flatten()  # parents come before children
+        self.forecasts = self.masks.unpack(forecast, int(path[-1]) if path.numel() else -1)
         in_place = int((path == torch.arange(path.shape[0])).cumprod(0).sum())
         self.moved = self.next + path[in_place:] if in_place < path.shape[0] else None
         self.stored = self.next + path.shape[0]  # the last committed token was not fed
