@@ -41,7 +41,7 @@ class ScriptedNetwork:
         self.config = config
         self.script = torch.tensor(list(script))
 
-    def __call__(self, ids: Tensor, positions: Tensor, attend: Any, rows: Tensor) -> Tensor:
+    def __call__(self, ids: Tensor, positions: Tensor, attend: Any, rows: Tensor, adapted: None = None) -> Tensor:
         return positions[rows]
 
     def head(self, columns: Tensor) -> Tensor:
