@@ -219,7 +219,7 @@ def _block(
         eps=params.eps or _EPS,
         shift=model.spec.shift,
         attention="causal" if model.spec.attention == "causal" else "block",
-        adapted=model.adapter is not None,
+        adapted=model.adapter is not None or model.spec.blocks_both_ways,
         scheme=params.cache,  # type: ignore[arg-type]  # resolve allows only the schemes of the mode
         stored=cached // params.block_length * params.block_length,
         fuse_write=not model.spec.shift,

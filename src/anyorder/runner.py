@@ -68,10 +68,9 @@ class Runner:
         return list(self.network.head(hidden).split_with_sizes(attend.counts))
 
     def _adapted(self, windows: Sequence[Window]) -> Adapted | None:
-        """The adapter for one pass; None if no window asks for it."""
-        if all(window.adapted is None for window in windows):
+        """The adapter for one pass; None if there is none, or no window asks for it."""
+        if self.adapter is None or all(window.adapted is None for window in windows):
             return None
-        assert self.adapter is not None, "a decoder asks for an adapter only where the model has one"
         on = torch.cat([adapted_tokens(window) for window in windows])
         return self.adapter.on(None if on.all() else on.to(self.network.device, non_blocking=True))
 

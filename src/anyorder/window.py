@@ -31,8 +31,9 @@ class Window:
     storage. A fed token sees the columns 0 to `visible - 1` (those outside the window from storage) as far as
     `attention` allows: all of them (`bidirectional`), those of its own and of earlier blocks, a block being
     `block_length` columns counted from column 0 (`block`), or those up to its own (`causal`).
-    With an adapter the tokens from `adapted` on are the noisy ones, which see everything visible, whatever `attention`
-    says of the others. Every cache scheme is one choice of `start` and `visible`: see `anyorder.cache.schemes`.
+    Where a block is denoised behind text that the causal mode reads, the tokens from `adapted` on are the noisy ones:
+    they see everything visible, whatever `attention` says of the others, and an adapter is on for them if there is one.
+    Every cache scheme is one choice of `start` and `visible`: see `anyorder.cache.schemes`.
     """
 
     ids: Tensor  # [T] int64, on the CPU
@@ -42,7 +43,7 @@ class Window:
     attention: Attention
     block_length: int = 1  # only read when attention is "block"
     phase: Phase = "denoise"
-    adapted: int | None = None  # index into ids: from here on the adapter is on, and all that is visible is seen
+    adapted: int | None = None  # index into ids: from here on an adapter is on, and all that is visible is seen
     stores: bool = True  # False: nothing outside the window is seen and no K/V need be kept
     branches: Branches | None = None  # only with attention "causal", and visible up to the window's end
     moved: Tensor | None = None  # [M] int64: stored columns whose K/V are first moved to start - M, ..., start - 1

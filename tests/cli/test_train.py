@@ -209,3 +209,36 @@ def test_a_result_that_did_not_learn_its_objective_is_told(cli: Cli, tmp_path: P
         result = train(cli, tmp_path, "llada")
     assert result.code == 0
     assert "trained too little: its rows still predict the next token" in " ".join(result.err.split())
+
+
+LORA = "method={kind='lora',rank=2,alpha=4.0}"
+WAYS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
+    "a causal mode beside the blocks": (
+        "bd3lm", ["objective.context=causal", "objective.causal_weight=0.5"], ("block", "causal"),
+    ),
+    "an adapter in blocks": (
+        "fast-dllm-v2", [LORA, "objective.context=frozen", "model.mask_token=<think>"], ("causal", "block"),
+    ),
+    "an adapter merged": ("sdar", [LORA, "precision.weights=bfloat16"], ("block",)),
+    "next tokens only": ("sdar", ["objective={kind='autoregressive'}", "model.mask_token=own"], ("causal", "block")),
+    "bfloat16 and recomputed": ("llada", ["precision.compute=bfloat16", "precision.recompute=true"], ("full",)),
+    "an average, models in checkpoints": ("sdar", ["optimisation.ema=0.9", "running.models=true"], ("block",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_other_ways_end_in_models_that_generate_too(cli: Cli, tmp_path: Path, way: str) -> None:
+    recipe, changes, modes = WAYS[way]
+    result = train(cli, tmp_path, recipe, *changes)
+    assert result.code == 0, result.err
+    folders = [tmp_path / "run"]
+    if way.endswith("checkpoints"):
+        folders += [path / "model" for path in (tmp_path / "run" / "checkpoints").iterdir()]
+        assert len(folders) > 1
+    for folder in folders:
+        model = anyorder.load(folder)
+        assert model.spec.modes == modes
+        for mode in modes:
+            if mode == "causal" or model.mask_token_id is not None:
+                settings: dict[str, Any] = {} if mode == "causal" else {"threshold": 0.4}
+                assert anyorder.generate(model, "hello", mode=mode, max_new_tokens=9, stop_ids=(), **settings).ids

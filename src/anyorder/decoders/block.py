@@ -31,8 +31,8 @@ class BlockDecoder(DecoderBase):
         steps: scheduled passes per block; None commits one slot per scheduled pass.
         attention: "block": a block sees itself both ways; "causal": only what is left of it, as an autoregressive model
             was trained.
-        adapted: the model denoises with an adapter, which reads a block both ways behind text that the causal mode
-            reads: finished blocks are written with the adapter off. Needs attention "causal".
+        adapted: a block is read both ways, with an adapter if there is one, behind text that the causal mode reads:
+            finished blocks are written causally, with the adapter off. Needs attention "causal".
         scheme: what is kept between passes.
         stored: leading columns whose keys and values are already stored; a multiple of `block_length`.
         fuse_write: store decided blocks in the next block's first pass; needs logits that are not shifted.
@@ -62,7 +62,7 @@ class BlockDecoder(DecoderBase):
         write_last: bool = False,
         past_stop: bool = False,
     ) -> None:
-        assert attention == "causal" or not adapted, "with an adapter the text before a block is the causal mode's"
+        assert attention == "causal" or not adapted, "the text before a block is the causal mode's"
         assert not (shift and fuse_write), "a shifted model needs the write pass for the next block's first slot"
         super().__init__(canvas, end=end, stop_ids=stop_ids)
         self.chooser = chooser

@@ -23,6 +23,8 @@ class FamilySpec:
     """Looked at only when config.json names no architecture."""
     attention: Literal["bidirectional", "block", "causal"]
     """How it was trained to denoise; "causal" is a plain autoregressive model."""
+    blocks_both_ways: bool = False
+    """With attention "causal": the network itself denoises a block both ways behind text that its causal mode reads."""
     shift: bool
     """True: the logits of position i predict token i + 1."""
     mask_token: str | None = None

@@ -52,14 +52,17 @@ def converted(spec: FamilySpec, raw: Mapping[str, Any]) -> FamilySpec:
     if denoising.attention == "causal":
         return replace(spec, modes=("causal",), decoder="causal")
     causal: tuple[Mode, ...] = ("causal",) if denoising.causal else ()
-    if denoising.attention == "bidirectional":
-        mode, caches = "full", ("none", "prefix", "dual", *(("block",) if causal else ()))
+    mode = "full" if denoising.attention == "bidirectional" else "block"
+    behind_causal = mode == "block" and denoising.context == "causal"
+    if mode == "full":
+        caches = ("none", "prefix", "dual", *(("block",) if causal else ()))
     else:
-        mode, caches = "block", ("none", "block", "sub_block")
+        caches = ("none", "block", "sub_block")
     return replace(
         spec,
         title=f"{spec.title}, converted to {mode} diffusion",
-        attention=denoising.attention,
+        attention="causal" if behind_causal else denoising.attention,
+        blocks_both_ways=behind_causal,
         shift=denoising.shift,
         decoder=mode,
         modes=(mode, *causal),
