@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anyorder.canvas import Hole, count_holes
-from anyorder.exam import EXAMS, Exam, Score
+from anyorder.exam import EXAMS, Exam, Score, independent
+from anyorder.tasks import cities, sudoku
 from anyorder.tasks.vocabulary import MASK_ID, decode
 
 ALL = pytest.mark.parametrize("exam", EXAMS.values(), ids=EXAMS)
@@ -52,3 +53,11 @@ def test_what_is_open() -> None:
 def test_intervals_are_wilsons(right: int, count: int, interval: tuple[float, float]) -> None:
     """Values: Newcombe, Statistics in Medicine 17, 1998, table I (81 of 263), and the closed forms at 0 and 1."""
     assert Score(right=right, count=count, passes=1.0).interval == pytest.approx(interval, abs=1e-4)
+
+
+def test_independent_draws_by_hand() -> None:
+    """Of "ab" and "cd" each column has two characters: four texts come up equally often, and two of them are right."""
+    assert independent(["ab", "cd"], 2) == pytest.approx(0.5)
+    assert independent(["ab", "a"], 2) == pytest.approx(1.0)  # one column is certain, so nothing can go wrong
+    assert independent(sudoku.grids(), 20) == pytest.approx(288 / 4**16)
+    assert independent(cities.documents(), 61) < 1e-15

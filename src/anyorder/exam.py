@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import sqrt
+from math import prod, sqrt
 from random import Random
 from typing import Any
 
@@ -87,6 +88,19 @@ def sit(model: LoadedModel, exam: Exam, count: int, *, seed: int = 0, **params: 
     )
     right = sum(exam.task.is_right(vocabulary.decode(answer.prompt_ids)) for answer in answers)
     return Score(right=right, count=count, passes=sum(answer.stats.passes for answer in answers) / count)
+
+
+def independent(documents: Sequence[str], length: int) -> float:
+    """Chance of a right document if every column is drawn by itself, from its exact distribution over `documents`.
+
+    All of them are equally likely. It is what one pass over an open document comes to with a perfect model.
+
+    Args:
+        length: of a document with the end of text behind it.
+    """
+    rows = [vocabulary.encode(text, length) for text in documents]
+    columns = [Counter(column) for column in zip(*rows, strict=True)]
+    return sum(prod(counts[token] / len(rows) for counts, token in zip(columns, row, strict=True)) for row in rows)
 
 
 def _columns(*spans: tuple[int, int]) -> Opener:

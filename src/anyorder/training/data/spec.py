@@ -80,6 +80,7 @@ class CodeData(Source):
     path: Path
     """A folder."""
     extensions: tuple[Suffix, ...] = CODE
+    """Of the files that are taken."""
     max_bytes: int = Field(default=1_000_000, gt=0)
     """Files above are left out: they are data or generated."""
 
@@ -93,6 +94,7 @@ class StreamData(Source):
     name: str | None = None
     """The configuration of the data set."""
     split: str = "train"
+    """Of the data set."""
     files: tuple[str, ...] = ()
     """Passed on as `data_files`."""
     field: str = Field(default="text", min_length=1)
@@ -115,7 +117,8 @@ class TasksData(Source):
     shares: dict[TaskName, Annotated[float, Field(gt=0)]] = Field(min_length=1)
     """Share of the rows for each task, in any unit; a task that is left out gets none."""
     alone: float = Field(default=0.0, ge=0, le=1)
-    """Share of the rows that hold one document and end of text behind it; the others hold as many as fit."""
+    """Share of the rows that hold one document, half of them with end of text behind it; the others hold as many as
+    fit."""
 
     @property
     def endless(self) -> bool:

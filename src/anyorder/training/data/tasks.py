@@ -20,9 +20,9 @@ Row = tuple[list[int], list[int], list[bool]]
 class TaskRows:
     """An endless stream; every row is of one task.
 
-    Most rows hold as many whole documents as fit. In a share `alone` of them there is one, with end of text behind it
-    up to a random column, so that a model learns where it ends on a canvas of any length. The tag of a document, which
-    tells the task, is never masked.
+    Most rows hold as many documents as fit, each with end of text up to the length of its task. In a share `alone` of
+    the rows there is one: half of these end with its last character, half with end of text up to a random column, so
+    that a model can fill a canvas of any length. The tag of a document, which tells the task, is never masked.
 
     Args:
         shares: task name -> share of the rows, in any unit.
@@ -61,10 +61,14 @@ class TaskRows:
     def _row(self, number: int) -> Row:
         random = Random(f"{self.seed}/{number}")
         task = random.choices(self.tasks, self.weights)[0]
-        count, size = self.length // task.length, task.length
         if random.random() < self.alone:
-            count, size = 1, random.randint(task.length, self.length)
-        ids = [token for _ in range(count) for token in vocabulary.encode(task.draw(random), size)]
+            texts = [task.draw(random)]
+            shortest = len(texts[0])
+            size = shortest if random.random() < 0.5 else random.randint(shortest, self.length)
+        else:
+            texts = [task.draw(random) for _ in range(self.length // task.length)]
+            size = task.length
+        ids = [token for text in texts for token in vocabulary.encode(text, size)]
         documents = [place // size for place in range(len(ids))]
         trainable = [place % size > 0 for place in range(len(ids))]
         rest = self.length - len(ids)
