@@ -7,24 +7,49 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from tests.test_architecture import ALLOWED
 from tests.test_docs import PAGES, ROOT, blocks_of
 
 from anyorder import errors, events, generation
 from anyorder import params as params_module
 from anyorder.cache.schemes import SCHEMES
-from anyorder.cli import batch, chat, convert, flags, measure, reference, selftext
+from anyorder.cli import batch, chat, convert, flags, measure, reference, selftext, train
 from anyorder.cli import generate as generate_command
 from anyorder.cli import inspect as inspect_command
 from anyorder.models.families import FAMILIES, LATER
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES, Schedule
+from anyorder.training.data.spec import Data
+from anyorder.training.recipe.objectives import (
+    Autoregressive,
+    Bd3lm,
+    CurriculumSpec,
+    DiffusionGemma,
+    Draft,
+    FastDllmV2,
+    Llada,
+    Mixture,
+    Sdar,
+)
+from anyorder.training.recipe.spec import (
+    Full,
+    Lora,
+    ModelSpec,
+    OptimisationSpec,
+    PackingSpec,
+    PrecisionSpec,
+    Recipe,
+    RunningSpec,
+)
 
 MARKED = re.compile(r"<!-- table: (?P<name>\w+) -->\n(?P<table>(?:\|[^\n]*\n)*)")
 Row = tuple[str, ...]
@@ -148,7 +173,91 @@ def flag_table(*groups: tuple[flags.Flag, ...]) -> Callable[[], str]:
     return lambda: table("flag", "meaning", rows=(row(flag) for group in groups for flag in group))
 
 
+def documented(model: type[BaseModel]) -> dict[str, str]:
+    """Field -> its docstring, those of the bases included."""
+    docs: dict[str, str] = {}
+    for part in reversed(model.__mro__):
+        if issubclass(part, BaseModel) and part is not BaseModel:
+            docs |= flags.field_docs(Path(inspect.getfile(part)).read_text("utf-8"), part.__name__)
+    return docs
+
+
+def field_rows(model: type[BaseModel], prefix: str = "") -> list[Row]:
+    """(name, default, meaning) of every field but `kind`."""
+    docs = documented(model)
+    return [
+        (f"`{prefix}{name}`", _shown(field), docs.get(name, ""))
+        for name, field in model.model_fields.items()
+        if name != "kind"
+    ]
+
+
+def _shown(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**needed**"
+    value = field.default
+    if isinstance(value, BaseModel) or value is None or value == ():
+        return "–"
+    text = json.dumps(value)
+    return f"`{text}`" if len(text) < 40 else f"`{text[:24]}…`"
+
+
+def recipe_fields() -> str:
+    sections = {
+        "model": ModelSpec, "packing": PackingSpec, "optimisation": OptimisationSpec, "precision": PrecisionSpec,
+        "running": RunningSpec,
+    }  # fmt: skip
+    own = [row for row in field_rows(Recipe) if row[0].strip("`") in ("about", "seed")]
+    rows = [row for name, model in sections.items() for row in field_rows(model, f"{name}.")]
+    return table("field", "default", "meaning", rows=own + rows)
+
+
+Models = Iterable[type[BaseModel]]
+
+
+def kind_of(model: type[BaseModel]) -> str:
+    (kind,) = get_args(model.model_fields["kind"].annotation)
+    return kind
+
+
+def kinds(models: Models) -> str:
+    """What each kind is, and which fields it has; those that must be given in bold."""
+
+    def names(model: type[BaseModel]) -> str:
+        fields = [(name, field) for name, field in model.model_fields.items() if name != "kind"]
+        return ", ".join(f"**`{name}`**" if field.is_required() else f"`{name}`" for name, field in fields)
+
+    def summary(model: type[BaseModel]) -> str:
+        return " ".join((inspect.getdoc(model) or "").split("\n\n")[0].split())
+
+    return table("kind", "what it is", "fields", rows=((code(kind_of(m)), summary(m), names(m)) for m in models))
+
+
+def fields_of(models: Models) -> str:
+    """Every field once, with the kinds that have it."""
+    found: dict[Row, list[str]] = {}
+    for model in models:
+        for row in field_rows(model):
+            found.setdefault(row, []).append(kind_of(model))
+    rows = ((name, ", ".join(owners), default, text) for (name, default, text), owners in found.items())
+    return table("field", "of", "default", "meaning", rows=rows)
+
+
+OBJECTIVES = (Llada, Bd3lm, Sdar, FastDllmV2, DiffusionGemma, Draft, Autoregressive, Mixture)
+METHODS = (Full, Lora)
+SOURCES: Models = get_args(get_args(Data)[0])
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "recipe_fields": recipe_fields,
+    "recipe_methods": lambda: kinds(METHODS),
+    "recipe_method_fields": lambda: fields_of(METHODS),
+    "recipe_objectives": lambda: kinds(OBJECTIVES),
+    "recipe_objective_fields": lambda: fields_of(OBJECTIVES),
+    "recipe_curriculum": lambda: table("field", "default", "meaning", rows=field_rows(CurriculumSpec)),
+    "recipe_data": lambda: kinds(SOURCES),
+    "recipe_data_fields": lambda: fields_of(SOURCES),
+    "train_flags": flag_table(train.TRAIN_FLAGS),
     "policies": policies,
     "caches": caches,
     "families": families,
@@ -178,6 +287,12 @@ def written(text: str) -> str:
 def test_tables_are_those_of_the_code(page: Path) -> None:
     text = page.read_text("utf-8")
     assert written(text) == text, "run: python -m tests.test_docs_tables"
+
+
+def test_every_field_of_a_recipe_says_what_it_is() -> None:
+    sections = (ModelSpec, PackingSpec, OptimisationSpec, PrecisionSpec, RunningSpec, CurriculumSpec)
+    for model in (*sections, *OBJECTIVES, *METHODS, *SOURCES):
+        assert all(text for _, _, text in field_rows(model)), model
 
 
 def test_every_table_stands_somewhere() -> None:

@@ -11,11 +11,12 @@ from tests.cli.conftest import Cli, Loads
 
 import anyorder
 from anyorder import params
-from anyorder.cli import chat, convert, generate, inspect, reference, selftext
+from anyorder.cli import chat, convert, generate, inspect, reference, selftext, train
 from anyorder.cli.flags import DECODE_FLAGS, PANELS, field_docs
 from anyorder.params import DecodeParams
+from anyorder.training.recipe.read import shipped
 
-COMMANDS = (generate, chat, inspect, selftext, convert, reference)
+COMMANDS = (generate, chat, inspect, selftext, train, convert, reference)
 
 
 def words(text: str) -> str:
@@ -102,7 +103,15 @@ def test_an_unknown_command_is_one_line_with_the_nearest(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [["--help"], ["generate", "--help"], ["chat", "--help"], ["inspect", "--help"], ["selftext", "--help"]]
+    "args",
+    [
+        ["--help"],
+        ["generate", "--help"],
+        ["chat", "--help"],
+        ["inspect", "--help"],
+        ["selftext", "--help"],
+        ["train", "--help"],
+    ],
 )
 def test_help_loads_neither_torch_nor_transformers(args: list[str]) -> None:
     code = (
@@ -112,3 +121,8 @@ def test_help_loads_neither_torch_nor_transformers(args: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_help_of_train_names_every_shipped_recipe(cli: Cli) -> None:
+    shown = words(cli("train", "--help").out)
+    assert [name for name in shipped() if name not in shown] == []

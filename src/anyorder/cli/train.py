@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 NAME = "train"
 HELP = """Train a model as a recipe says: convert an autoregressive model to diffusion, or go on with a diffusion model.
 
-RECIPE is a TOML file, or one that comes with anyorder: llada, bd3lm, fast-dllm-v2, sdar, diffusiongemma, draft-lora.
+RECIPE is a TOML file, or one that comes with anyorder: llada, bd3lm, fast-dllm-v2, sdar, diffusiongemma, draft-lora,
+smollm2-135m (the default model's adapter), tasks (a small any-order model from nothing).
 --print shows it, with comments on every choice; --dry-run says what would be trained and the memory it needs.
 
 The folder of the run holds the recipe, what the data was (data.json), the losses (log.jsonl, loss.png), checkpoints,

@@ -182,3 +182,10 @@ TABLES: st.SearchStrategy[Any] = st.recursive(
 @given(TABLES)
 def test_what_is_written_as_toml_is_read_back(table: dict[str, Any]) -> None:
     assert tomllib.loads(dumped(table)) == table
+
+
+def test_a_mixture_decodes_as_its_denoising_part_whatever_its_drafts_are() -> None:
+    frozen = "{kind='fast-dllm-v2',block_length=8,context='frozen'}"
+    changes = ["method.kind=lora", f"objective.parts=[{{kind='draft',block_length=2}}, {frozen}]"]
+    recipe = read(*changes, text=MIXTURE)
+    assert (recipe.block_length, recipe.publishes_adapter) == (8, True)

@@ -229,6 +229,7 @@ class Mixture(Strict):
     shares: tuple[Annotated[float, Field(gt=0)], ...]
     """How often each part comes; only their ratios count."""
     parts: tuple[Simple, ...] = Field(min_length=2)
+    """Objectives of any other kind; they must agree in how the result is decoded."""
 
     @model_validator(mode="after")
     def _agreeing(self) -> Mixture:
@@ -236,19 +237,21 @@ class Mixture(Strict):
             raise ValueError(f"`shares` needs one number for each of {len(self.parts)} parts, got {len(self.shares)}")
         if len({reads_frozen(part) for part in self.parts}) > 1:
             raise ValueError("`parts` must all read clean text with the adapter off, or none of them")
-        ways = {(replace(part.denoising(), causal=False), decoded_block(part)) for part in self._denoisers()}
+        ways = {(replace(part.denoising(), causal=False), decoded_block(part)) for part in self.denoisers()}
         if len(ways) > 1:
-            kinds = ", ".join(part.kind for part in self._denoisers())
+            kinds = ", ".join(part.kind for part in self.denoisers())
             raise ValueError(f"`parts` ({kinds}) must agree in attention, shift, context and block length")
         return self
 
-    def _denoisers(self) -> list[Simple]:
-        return [part for part in self.parts if not isinstance(part, Autoregressive)] or list(self.parts)
+    def denoisers(self) -> list[Simple]:
+        """The parts that say how the result is decoded in any order: drafts do so only where nothing else does."""
+        denoisers: list[Simple] = [part for part in self.parts if not isinstance(part, Autoregressive | Draft)]
+        return denoisers or [part for part in self.parts if isinstance(part, Draft)] or list(self.parts)
 
     def denoising(self) -> Denoising:
         """How the result is decoded."""
         causal = any(part.denoising().causal for part in self.parts)
-        return replace(self._denoisers()[0].denoising(), causal=causal)
+        return replace(self.denoisers()[0].denoising(), causal=causal)
 
 
 ObjectiveSpec = Annotated[
@@ -266,7 +269,7 @@ def reads_frozen(spec: ObjectiveSpec) -> bool:
 def decoded_block(spec: ObjectiveSpec) -> int | None:
     """The block length that the result decodes with; None: it has no blocks."""
     if isinstance(spec, Mixture):
-        return next((found for part in spec.parts if (found := decoded_block(part)) is not None), None)
+        return decoded_block(spec.denoisers()[0])
     return spec.block_length if isinstance(spec, Blocks | Draft) else None
 
 

@@ -44,6 +44,7 @@ class Lora(Strict):
 
     kind: Literal["lora"]
     rank: int = Field(default=32, ge=1)
+    """Rows of the small matrices."""
     alpha: float = Field(default=64.0, gt=0)
     """Changes are scaled by alpha / rank."""
 
@@ -79,7 +80,9 @@ class OptimisationSpec(Strict):
     floor: float = Field(default=0.1, ge=0, le=1)
     """Share of the peak at the end."""
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
+    """Decay of AdamW's averages of the gradient and of its square."""
     eps: float = Field(default=1e-8, gt=0)
+    """Added to the root of the second."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Of matrices; norms, biases and a mask embedding are not decayed."""
     clip: float = Field(default=1.0, ge=0)
