@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli, Result
+from tests.training.corpus import fake_hub
 from tests.training.recipe.tiny import RECIPES, small, write_model, write_own
 
 import anyorder
@@ -242,3 +243,23 @@ def test_other_ways_end_in_models_that_generate_too(cli: Cli, tmp_path: Path, wa
             if mode == "causal" or model.mask_token_id is not None:
                 settings: dict[str, Any] = {} if mode == "causal" else {"threshold": 0.4}
                 assert anyorder.generate(model, "hello", mode=mode, max_new_tokens=9, stop_ids=(), **settings).ids
+
+
+def test_an_endless_stream_trains_and_goes_on(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_hub(monkeypatch, [{"text": "hello " * n} for n in range(1, 9)])
+    write_model(tmp_path / "model")
+    changes = [
+        f"model.source={tmp_path / 'model'}", "data.0={kind='stream',path='some/set'}", "packing.length=48",
+        "packing.order=in-order", "optimisation={steps=6,batch_rows=2,lr=0.01}", "running.log_every=1",
+    ]  # fmt: skip
+
+    def stream(out: str) -> Result:
+        return cli("train", "llada", "--out", str(tmp_path / out), *flags(changes))
+
+    assert stream("whole").code == 0
+    with monkeypatch.context() as patch:
+        stop_at(patch, 3)
+        assert stream("run").code == 130
+    assert stream("run").code == 0
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run"))
+    assert one == other

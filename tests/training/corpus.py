@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
 from tests.models.tiny_models import BYTES, write_bpe
 
 from anyorder.models.tokenizer import Tokenizer, read_tokenizer
@@ -54,3 +57,34 @@ def chat(*contents: str) -> dict[str, Any]:
     """A conversation that begins with the user."""
     roles = ("user", "assistant")
     return {"messages": [{"role": roles[n % 2], "content": text} for n, text in enumerate(contents)]}
+
+
+class FakeStream:
+    """What `datasets.load_dataset(..., streaming=True)` gives, as far as it is used."""
+
+    def __init__(self, records: list[dict[str, Any]], fails_at: int | None = None) -> None:
+        self.records = records
+        self.fails_at = fails_at
+
+    def skip(self, count: int) -> FakeStream:
+        return FakeStream(self.records[count:])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for number, record in enumerate(self.records):
+            if number == self.fails_at:
+                raise RuntimeError("gzip is damaged")
+            yield record
+
+
+def fake_hub(monkeypatch: pytest.MonkeyPatch, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """A `datasets` module whose one data set is `["stream"]` of the result; what it was asked for is `["asked"]`."""
+    held: dict[str, Any] = {"stream": FakeStream(records)}
+
+    def load_dataset(*args: Any, **kwargs: Any) -> FakeStream:
+        held["asked"] = (args, kwargs)
+        return held["stream"]
+
+    module = ModuleType("datasets")
+    module.load_dataset = load_dataset  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    return held

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.training.corpus import chat, vocabulary, write_lines
+from tests.training.corpus import FakeStream, chat, fake_hub, vocabulary, write_lines
 
 from anyorder.errors import DataError, MissingExtra, ParameterError
 from anyorder.training.batch import PADDING, Batch
@@ -163,36 +161,9 @@ def test_changed_data_is_noticed(tmp_path: Path) -> None:
         check_manifest(prepare([source], words, length=4).manifest(), tmp_path)
 
 
-class FakeStream:
-    """What `datasets.load_dataset(..., streaming=True)` gives, as far as it is used."""
-
-    def __init__(self, records: list[dict[str, Any]], fails_at: int | None = None) -> None:
-        self.records = records
-        self.fails_at = fails_at
-
-    def skip(self, count: int) -> FakeStream:
-        return FakeStream(self.records[count:])
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for number, record in enumerate(self.records):
-            if number == self.fails_at:
-                raise RuntimeError("gzip is damaged")
-            yield record
-
-
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A `datasets` module whose one data set is `hub["stream"]`; what it was asked for is `hub["asked"]`."""
-    held: dict[str, Any] = {"stream": FakeStream([{"text": "hello " * n, "n": n} for n in range(1, 8)])}
-
-    def load_dataset(*args: Any, **kwargs: Any) -> FakeStream:
-        held["asked"] = (args, kwargs)
-        return held["stream"]
-
-    module = ModuleType("datasets")
-    module.load_dataset = load_dataset  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "datasets", module)
-    return held
+    return fake_hub(monkeypatch, [{"text": "hello " * n, "n": n} for n in range(1, 8)])
 
 
 def stream(**fields: Any) -> StreamData:
