@@ -19,6 +19,7 @@ from anyorder.conversion import measure
 from anyorder.models.families import FAMILIES
 from anyorder.models.load.source import locate
 from anyorder.models.loaded import LoadedModel
+from anyorder.models.spec import FamilySpec
 from anyorder.training.recipe.read import parse, recipe_text, shipped
 
 PROMPTS = [{"id": "first", "prompt": "Hi"}, {"messages": [{"role": "user", "content": "2+2?"}]}]
@@ -150,11 +151,28 @@ def test_a_model_without_mask_token_is_refused(cli: Cli, desk: Path, shelf: Shel
     assert "mask_token_id" in result.err
 
 
-def test_a_denoiser_that_does_not_say_its_base_needs_one(cli: Cli, desk: Path, shelf: Shelf) -> None:
-    shelf.models["dream"] = dataclasses.replace(base(), spec=FAMILIES["dream"], source="dream")
-    result = cli("convert", "dream", "--report")
+DENOISERS = [FAMILIES["dream"], dataclasses.replace(FAMILIES["llama"], blocks_both_ways=True)]
+
+
+@pytest.mark.parametrize("spec", DENOISERS, ids=["bidirectional", "blocks behind causal text"])
+def test_a_denoiser_that_does_not_say_its_base_needs_one(cli: Cli, desk: Path, shelf: Shelf, spec: FamilySpec) -> None:
+    """Measured by itself it would praise itself."""
+    shelf.models["denoiser"] = dataclasses.replace(base(), spec=spec, source="denoiser")
+    result = cli("convert", "denoiser", "--report")
     assert result.code == 2
-    assert "dream does not say which autoregressive model it was made from; name it with --base" in result.err
+    assert "denoiser does not say which autoregressive model it was made from; name it with --base" in result.err
+
+
+def test_a_run_is_compared_with_the_model_that_its_recipe_names(cli: Cli, desk: Path, shelf: Shelf) -> None:
+    """Even if it reads from left to right, as a model of uniform noise does."""
+    run = desk / "run"
+    run.mkdir()
+    (run / "log.jsonl").write_text('{"step": 1, "loss": 3.5}\n', "utf-8")
+    (run / "recipe.toml").write_text('[model]\nsource = "plain"\n', "utf-8")
+    shelf.models["run"] = base(seed=1)
+    result = cli("convert", "run", "--report", "--prompts", "prompts.jsonl", "--limit", "1", *QUICK)
+    assert [source for source, _ in shelf.calls] == ["run", "plain"]
+    assert "The causal mode changed" in result.out  # the shelf's base has other weights
 
 
 def test_a_report_begun_otherwise_is_refused(cli: Cli, desk: Path) -> None:

@@ -114,25 +114,24 @@ def questions(path: Path | None, limit: int | None) -> list[Question]:
 def _pair(source: str | None, base: str | None, load: dict[str, Any]) -> tuple[LoadedModel, LoadedModel]:
     """The model, and the one that it came from, in the same number format and on the same device."""
     model = load_model({**load, "model": source})
-    if base is None and model.adapter is None and model.spec.attention == "causal":
-        return model, model  # not converted: measured by itself
+    base = base or _base_of(source, model, load)
     if base is None:
-        base = _base_of(source, model, load)
+        return model, model
     same = {"dtype": model.dtype, "device": model.device, "offline": load.get("offline", False)}
     return model, load_model({**same, "model": base, "adapter": False})
 
 
 def _base_of(source: str | None, model: LoadedModel, load: dict[str, Any]) -> str | None:
-    """What a model was made from, as far as its folder says."""
+    """What a model was made from, as far as its folder says; None: it was not converted and is measured by itself."""
     from anyorder.conversion.run_folder import read_run
     from anyorder.models.load.adapter import AdapterFiles, is_adapter
-    from anyorder.models.load.source import locate
+    from anyorder.models.load.source import DEFAULT, locate
 
     if model.adapter is not None:
         folder = locate(source, offline=load.get("offline", False))
-        return AdapterFiles.of(folder).base if is_adapter(folder) else source
-    base = read_run(Path(source or "")).base
-    if base is None:
+        return AdapterFiles.of(folder).base if is_adapter(folder) else source or DEFAULT
+    base = read_run(Path(source or DEFAULT)).base
+    if base is None and (model.spec.attention != "causal" or model.spec.blocks_both_ways):
         raise ParameterError(
             f"{model.source} does not say which autoregressive model it was made from; name it with --base"
         )

@@ -15,7 +15,7 @@ from anyorder.models.loaded import LoadedModel
 from anyorder.params import Draft
 
 THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
-DRAFTS: tuple[str, ...] = get_args(Draft)
+DRAFTS: tuple[str, ...] = tuple(draft for draft in get_args(Draft) if draft != "auto")
 
 Record = dict[str, Any]
 Records = Mapping[str, Mapping[str, Record]]
@@ -155,9 +155,11 @@ def _masked(subject: Subject, prompt: HeldOut, records: Records) -> Record:
 
 
 def _lossless(subject: Subject, prompt: HeldOut, records: Records) -> Record:
-    """Every draft, one behind the other, so that a pair of times is taken under the same load of the machine."""
-    found: Record = {}
-    for draft in DRAFTS:
+    """Every draft, one behind the other, so that a pair of times is taken under the same load of the machine; each
+    comes first in turn."""
+    found: Record = dict.fromkeys(DRAFTS)
+    turn = subject.prompts.index(prompt) % len(DRAFTS)
+    for draft in DRAFTS[turn:] + DRAFTS[:turn]:
         params = causal(subject.max_new_tokens, draft)
         refused = refusal(subject.model, prompt.prompt_ids, params)
         found[draft] = {"refused": refused} if refused else asdict(answer(subject.model, prompt.prompt_ids, params))
