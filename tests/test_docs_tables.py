@@ -32,7 +32,6 @@ from anyorder.training.data.spec import Data
 from anyorder.training.recipe.objectives import (
     Autoregressive,
     Bd3lm,
-    CurriculumSpec,
     DiffusionGemma,
     Draft,
     FastDllmV2,
@@ -50,6 +49,7 @@ from anyorder.training.recipe.spec import (
     Recipe,
     RunningSpec,
 )
+from anyorder.training.recipe.traits import CurriculumSpec
 
 MARKED = re.compile(r"<!-- table: (?P<name>\w+) -->\n(?P<table>(?:\|[^\n]*\n)*)")
 Row = tuple[str, ...]

@@ -15,18 +15,16 @@ from anyorder.training.passes import TrainingPass
 from anyorder.training.recipe.objectives import (
     Autoregressive,
     Bd3lm,
-    Blocks,
     DiffusionGemma,
     Draft,
     FastDllmV2,
     Llada,
-    Masked,
     Mixture,
-    Noisy,
     ObjectiveSpec,
     Sdar,
     Simple,
 )
+from anyorder.training.recipe.traits import Blocks, Masked, Noisy
 
 
 @dataclass(frozen=True, kw_only=True)
