@@ -30,17 +30,23 @@ def _prompt(records: Records, prompt: HeldOut, *, is_open: bool) -> str:
     columns |= {f"draft {name}, verified": found for name, found in drafts.items() if name != "none" and "ids" in found}
     nearest = [min(thresholds, key=lambda name: abs(float(name) - wanted)) for wanted in SHOWN_THRESHOLDS if thresholds]
     columns |= {f"threshold {name}, not verified": thresholds[name] for name in nearest}
-    texts = "".join(_column(title, found, base) for title, found in columns.items())
+    same = [title for title, found in columns.items() if found is not base and found["ids"] == base["ids"]]
+    note = "".join(
+        f'<div class="good">{escape(title)}: the same text {_passes(columns[title])}</div>' for title in same
+    )
+    texts = "".join(_column(title, found, base) for title, found in columns.items() if title not in same)
     return (
         f'<details class="prompt"{" open" if is_open else ""}><summary><b>{escape(prompt.id)}</b> '
-        f'{escape(prompt.text)}</summary><div class="texts">{texts}</div></details>'
+        f'{escape(prompt.text)}</summary><div class="texts">{texts}</div>{note}</details>'
     )
 
 
 def _column(title: str, found: Record, base: Record) -> str:
-    if found is not base and found["ids"] == base["ids"]:
-        text = '<div class="text good">The same text.</div>'
-    else:
-        text = f'<div class="text">{compared(base["text"], found["text"])}</div>'
-    figures = f"{found['tokens']} tokens in {found['passes']} passes"
-    return f'<div><h3>{escape(title)}</h3><div class="dim">{figures}</div>{text}</div>'
+    return (
+        f'<div><h3>{escape(title)}</h3><div class="dim">{found["tokens"]} tokens {_passes(found)}</div>'
+        f'<div class="text">{compared(base["text"], found["text"])}</div></div>'
+    )
+
+
+def _passes(found: Record) -> str:
+    return f"in {found['passes']} passes"
