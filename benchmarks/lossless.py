@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--model", help="a model with a causal mode; the default model if left out")
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--drafts", nargs="+", default=list(get_args(Draft)), help="of those the model knows")
-    parser.add_argument("--prompts", type=int, help="take every n-th, so that there are this many; all if left out")
+    parser.add_argument("--prompts", type=int, help="the first of them; all if left out")
     parser.add_argument("--tokens", type=int, default=160, help="longest answer")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--plot", type=Path, help="picture of tokens per forward by category")
@@ -169,8 +169,7 @@ def main() -> None:
     facts, rows, parts = machine(), list[dict[str, Any]](), dict[str, Any]()
     for dtype in args.dtypes:
         model = anyorder.load(args.model, dtype=dtype, device="cpu", offline=True)
-        prompts = encode(model, fixed_questions())
-        prompts = prompts[:: max(1, len(prompts) // args.prompts)][: args.prompts] if args.prompts else prompts
+        prompts = encode(model, fixed_questions())[: args.prompts]
         drafts = possible(model, prompts[0], list(dict.fromkeys([PLAIN, BASELINE, *args.drafts])))
         runs = measure(model, prompts, drafts, args.tokens)
         rows += compare(runs, dtype)
