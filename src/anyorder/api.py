@@ -42,7 +42,7 @@ class EventStream(Iterator[Event]):
         cached: int = 0,
     ) -> None:
         began = time.perf_counter()
-        self.params = [resolve(params, model, holes=count_holes(prompt)) for prompt in prompts]
+        self.params = [resolve(params, model, holes=count_holes(prompt), batch=len(prompts)) for prompt in prompts]
         self.runner = Runner(model.network, model.adapter)
         stop_ids = model.stop_ids if params.stop_ids is None else params.stop_ids
         self.folds = [Fold(_decode(model), stop_ids, time.perf_counter, began) for _ in prompts]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _LOOKUP_LENGTH = 3  # a CPU computes four rows in the time of one
 _TREE_NODES = 64  # more would hardly ever pay
+_MASK_GROUPS = 4  # places where a draft may end that get masks; they cover nine ends of ten
+_MASKS = 2  # per place, as the default model's adapter was trained
 _EPS = 1e-3  # Dream's published time grid ends here
 
 
@@ -71,7 +73,15 @@ def build_decoder(
         return _block(params, model, canvas, chooser, end, stop_ids, cached)
     canvas.grow(params.max_new_tokens)
     if params.draft != "none":
-        return SpeculativeDecoder(canvas, chooser, _drafter(params, model, stop_ids), stop_ids=stop_ids, stored=cached)
+        return SpeculativeDecoder(
+            canvas,
+            chooser,
+            _drafter(params, model, stop_ids),
+            stop_ids=stop_ids,
+            stored=cached,
+            mask_groups=_MASK_GROUPS if params.draft == "denoiser" else 0,
+            masks=_MASKS,
+        )
     return CausalDecoder(canvas, chooser, stop_ids=stop_ids, stored=cached, exact_cache=params.cache != "none")
 
 
@@ -99,8 +109,10 @@ def stored_columns(params: DecodeParams, end: int) -> int:
     """Columns of key and value storage that a canvas of `end` slots comes to need; 0 if nothing is stored."""
     if params.cache == "none":
         return 0
-    if params.draft == "ngram":
+    if params.draft in ("ngram", "denoiser"):
         end += params.draft_length or _TREE_NODES  # branches lie side by side
+    if params.draft == "denoiser":
+        end += _MASK_GROUPS * _MASKS
     block = params.block_length if params.mode == "block" and params.block_length else 1
     return -(-end // block) * block
 

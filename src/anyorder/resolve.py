@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from anyorder.cache.schemes import SCHEMES
 from anyorder.errors import ParameterError
-from anyorder.params import CacheName, DecodeParams, Mode
+from anyorder.params import CacheName, DecodeParams, Draft, Mode
 from anyorder.policies.catalog import POLICIES
 
 if TYPE_CHECKING:
@@ -24,18 +24,21 @@ _POLICY_FIELDS = ("policy", "steps", "threshold", "factor", "entropy_bound", "al
 _BLOCK_FIELDS = ("block_length", "sub_block_length")
 
 
-def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0) -> DecodeParams:
+def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0, batch: int = 1) -> DecodeParams:
     """Replace "auto" and None by what the model's family publishes.
 
     Args:
         holes: slots to be filled in the prompt, which causal decoding cannot do.
+        batch: requests that are decoded together.
     Raises:
         ParameterError: a mode, cache or policy that the family does not support, or fields that contradict each other.
     """
     mode = _mode(params, model, has_holes=holes > 0)
     cache = _cache(params, model, mode, has_holes=holes > 0)
     params = params.replace(mode=mode, cache=cache)
+    params = params.replace(draft=_draft(params, model, batch))
     _check_mode_fields(params)
+    _check_draft(params, model)
     _check_stops(params, model)
     _check_filters(params, model)
     if mode == "causal":
@@ -147,7 +150,6 @@ def _check_mode_fields(params: DecodeParams) -> None:
         _refuse("cfg_scale", f"`cfg_scale` needs mode 'full' and cache 'none', got {got}")
     if params.growth == "block" and mode != "full":
         _refuse("growth", f"`growth` is a choice of mode 'full'; mode {mode!r} opens slots as it goes; drop it")
-    _check_draft(params)
     if params.sub_block_length is not None and mode == "full":
         _refuse("sub_block_length", "`sub_block_length` belongs to mode 'block'; drop it")
     if params.measure_drift and params.cache == "none":
@@ -179,14 +181,25 @@ def _check_filters(params: DecodeParams, model: LoadedModel) -> None:
             _refuse(name, f"`{name}` changes nothing at temperature 0 here; drop it or set a `temperature`")
 
 
-def _check_draft(params: DecodeParams) -> None:
+def _draft(params: DecodeParams, model: LoadedModel, batch: int) -> Draft:
+    """Drafts by themselves only where they change nothing and pay: not in half precision, where the number of rows can
+    decide a close race, and not in a batch, whose requests would pay for each other's rows."""
+    if params.draft != "auto":
+        return params.draft
+    fits = params.mode == "causal" and params.cache != "none" and not params.forced and not params.measure_drift
+    return "ngram" if fits and batch == 1 and model.ngrams is not None and model.dtype.itemsize >= 4 else "none"
+
+
+def _check_draft(params: DecodeParams, model: LoadedModel) -> None:
     if params.draft == "none":
         if params.draft_length is not None:
             _refuse("draft_length", "`draft_length` needs a `draft`; add draft 'lookup' or 'ngram', or drop it")
         return
-    if params.draft == "ngram" and (params.draft_length or 0) > _LARGEST_TREE:
-        got = f"got {params.draft_length}"
-        _refuse("draft_length", f"`draft_length` must be at most {_LARGEST_TREE} for draft 'ngram', {got}; use less")
+    if params.draft != "lookup" and (params.draft_length or 0) > _LARGEST_TREE:
+        limit = f"at most {_LARGEST_TREE} for draft {params.draft!r}"
+        _refuse("draft_length", f"`draft_length` must be {limit}, got {params.draft_length}; use less")
+    if params.draft == "denoiser" and model.adapter is None:
+        _refuse("draft", f"draft 'denoiser' needs a model with an adapter, {model.source} has none; use draft 'ngram'")
     if params.mode != "causal":
         _refuse("draft", f"`draft` belongs to mode 'causal', got mode {params.mode!r}; drop it or use mode 'causal'")
     if params.cache == "none":

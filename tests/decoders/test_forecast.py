@@ -13,10 +13,13 @@ from tests.decoders.test_speculate import PROMPT, SAMPLINGS, Hostile, answer_of,
 from tests.engine.test_adapter import adapted
 from tests.engine.tiny import MASK, VOCABULARY, tiny
 
+import anyorder
+from anyorder.canvas import Hole
 from anyorder.decoders.draft import DraftTree
 from anyorder.decoders.drafters import Drafter, TreeDrafter
 from anyorder.decoders.forecast import Blend, Forecast, Masks, likely_ends
 from anyorder.decoders.speculate import SpeculativeDecoder
+from anyorder.errors import ParameterError
 from anyorder.models.attention import attend_alone
 from anyorder.ngrams import Guesser
 from anyorder.ngrams.weights import PRIOR
@@ -153,8 +156,11 @@ def test_a_blend_prefers_what_both_expect() -> None:
     assert next(token for _, token in both([0], 0.0, 1)) == 2
 
 
-def test_the_base_alone_has_no_adapter_to_ask() -> None:
-    decoder = decoder_of(TreeDrafter(Guesser(None, PRIOR), 4), groups=2)
-    runner = Runner(tiny("llama").network)
-    with pytest.raises(AssertionError, match="only where the model has one"):
-        finish([decoder], [runner.storage(COLUMNS)], runner)
+def test_a_request_asks_for_it_by_name() -> None:
+    params: dict[str, Any] = {"mode": "causal", "max_new_tokens": 20, "stop_ids": ()}
+    prompt: list[int | Hole] = [*PROMPT]
+    answers = [anyorder.generate(adapted(), prompt, draft=draft, **params) for draft in ("none", "denoiser")]
+    assert answers[0].ids == answers[1].ids
+    assert answers[1].stats.passes < answers[0].stats.passes
+    with pytest.raises(ParameterError, match="draft 'denoiser' needs a model with an adapter, tiny llama has none"):
+        anyorder.generate(tiny("llama"), prompt, draft="denoiser", **params)
