@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from tests.cli.conftest import Cli, Result
 from tests.training.corpus import fake_hub
 from tests.training.recipe.tiny import RECIPES, small, write_model, write_own
@@ -68,10 +72,18 @@ def test_a_shipped_recipe_makes_a_model_that_loads_and_generates(cli: Cli, tmp_p
     generation = anyorder.generate(model, [{"role": "user", "content": "hello"}], max_new_tokens=12)
     assert generation.ids
     assert MODES[recipe] == "causal" or model.mask_token_id not in generation.ids
-    if recipe != "draft-lora":
-        facts = cli("inspect", str(folder), "--json")
-        assert facts.code == 0, facts.err
-        assert json.loads(facts.out)["default_mode"] == MODES[recipe]
+    shown = cli("inspect", str(folder), "--json")
+    assert shown.code == 0, shown.err
+    facts = json.loads(shown.out)
+    assert facts["default_mode"] == MODES[recipe]
+    assert facts["block_length"] == model.block_length
+    assert (facts["adapter"] is not None) == (recipe == "draft-lora")
+    if facts["adapter"]:
+        assert facts["adapter"] == {"folder": str(folder), "base": str(tmp_path / "model"), "rank": 32, "alpha": 64.0}
+        assert "LoRA of" in cli("inspect", str(folder)).out
+    elif MODES[recipe] != "causal":
+        assert facts["mask_token_id"] == model.mask_token_id
+        assert f"id {model.mask_token_id}" in cli("inspect", str(folder)).out
 
 
 def test_a_dry_run_says_what_would_be_trained_and_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
@@ -263,3 +275,18 @@ def test_an_endless_stream_trains_and_goes_on(cli: Cli, tmp_path: Path, monkeypa
     assert stream("run").code == 0
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run"))
     assert one == other
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_does(cli: Cli, tmp_path: Path) -> None:
+    train(cli, tmp_path, "sdar")
+    changes = small(tmp_path / "model", tmp_path / "own.jsonl")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, "-m", "anyorder", "train", "sdar", "--device", "cpu", "--out", str(tmp_path / "two")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *flags(changes)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("holds the model") == 1
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("run", "two"))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, msg=name)

@@ -19,6 +19,7 @@ from anyorder.policies.catalog import POLICIES
 
 if TYPE_CHECKING:
     from anyorder.models.config import ModelConfig
+    from anyorder.models.load.adapter import AdapterFiles
     from anyorder.models.shift import ShiftReport
     from anyorder.models.spec import FamilySpec
 
@@ -63,12 +64,9 @@ def command(
     hub: dict[str, Any],
 ) -> None:
     """Facts first, then the check if it is wanted."""
-    from anyorder.models.load.folder import read_config
-    from anyorder.models.load.source import locate
-
     with waiting("reading the config"):
-        raw = read_config(locate(model, config_only=True, **hub))
-    facts = facts_of(raw, context=wanted.get("context"), dtype=wanted.get("dtype"))
+        raw, adapter = _read(model, **hub)
+    facts = facts_of(raw, adapter, context=wanted.get("context"), dtype=wanted.get("dtype"))
     report = _check({"model": model, **hub}) if "check" in wanted else None
     if report is not None:
         facts["check"] = {**asdict(report), "measured": report.measured}
@@ -80,6 +78,20 @@ def command(
         report.require()
 
 
+def _read(model: str | None, **hub: Any) -> tuple[dict[str, Any], AdapterFiles | None]:
+    """config.json of the model, or of the base of an adapter, and the adapter."""
+    from anyorder.models.load.adapter import is_adapter
+    from anyorder.models.load.folder import read_config
+    from anyorder.models.load.source import locate
+    from anyorder.models.load.survey import base_of, find_adapter
+
+    folder, offline = locate(model, config_only=True, **hub), hub.get("offline", False)
+    adapter = find_adapter(model, folder, None, offline)
+    if is_adapter(folder):
+        folder = locate(base_of(folder), config_only=True, offline=offline)
+    return read_config(folder), adapter
+
+
 def _check(load: dict[str, Any]) -> ShiftReport:
     """Load the weights, which checks every tensor and the tokenizer, and look whether the logits are shifted."""
     from anyorder.models.shift import check_shift
@@ -87,11 +99,14 @@ def _check(load: dict[str, Any]) -> ShiftReport:
     return check_shift(load_model({name: value for name, value in load.items() if value is not None}))
 
 
-def facts_of(raw: dict[str, Any], *, context: int | None = None, dtype: str | None = None) -> dict[str, Any]:
+def facts_of(
+    raw: dict[str, Any], adapter: AdapterFiles | None = None, *, context: int | None = None, dtype: str | None = None
+) -> dict[str, Any]:
     """Everything that a config.json tells about a model, JSON-able.
 
     Args:
         raw: the parsed config.json.
+        adapter: that the model denoises with.
         context: tokens for which the memory is computed; None: the model's longest.
         dtype: number format for which it is computed; None: the one that config.json names, else float32.
     Raises:
@@ -102,8 +117,9 @@ def facts_of(raw: dict[str, Any], *, context: int | None = None, dtype: str | No
 
     from anyorder.models.facts import describe
     from anyorder.models.families import recognise
+    from anyorder.models.load.survey import spec_with
 
-    spec = recognise(raw)
+    spec = spec_with(recognise(raw), None, adapter)
     config = spec.parse(raw)
     number = _checked_dtype(dtype) or _named_dtype(raw)
     sizes = describe(config, spec, dtype=getattr(torch, number), context=_checked_context(context, config))
@@ -121,8 +137,14 @@ def facts_of(raw: dict[str, Any], *, context: int | None = None, dtype: str | No
         "context": sizes.context,
         "weight_bytes": sizes.weight_bytes,
         "kv_bytes": sizes.kv_bytes,
-        **_abilities(raw, spec),
+        **_abilities(raw, spec, adapter),
+        "adapter": None if adapter is None else _adapter_facts(adapter),
     }
+
+
+def _adapter_facts(adapter: AdapterFiles) -> dict[str, Any]:
+    config = adapter.config
+    return {"folder": str(adapter.folder), "base": adapter.base, "rank": config["r"], "alpha": config["lora_alpha"]}
 
 
 def _checked_dtype(dtype: str | None) -> str | None:
@@ -144,14 +166,17 @@ def _checked_context(context: int | None, config: ModelConfig) -> int:
     return context
 
 
-def _abilities(raw: dict[str, Any], spec: FamilySpec) -> dict[str, Any]:
+def _abilities(raw: dict[str, Any], spec: FamilySpec, adapter: AdapterFiles | None) -> dict[str, Any]:
     from anyorder.models.load.resolve import resolve_block
+
+    block, mask = (None, None) if adapter is None else (adapter.block_length, adapter.mask_token_id)
 
     return {
         "attention": spec.attention,
         "shifted_logits": spec.shift,
         "mask_token": spec.mask_token,
-        "block_length": resolve_block(None, raw, spec),
+        "mask_token_id": raw.get("mask_token_id") if mask is None else mask,
+        "block_length": resolve_block(block, raw, spec),
         "modes": list(spec.modes),
         "default_mode": spec.decoder,
         "policies": list(POLICIES),
@@ -187,7 +212,7 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{_amount(both)} at {facts['context']:,} tokens in {facts['dtype']}: weights "
          f"{_amount(facts['weight_bytes'])}, keys and values {_amount(facts['kv_bytes'])} per request"),
         ("attention", facts["attention"] + (", logits shifted by one" if facts["shifted_logits"] else "")),
-        ("mask token", facts["mask_token"] or "none of its own: a rarely used token stands in"),
+        ("mask token", _mask_token(facts)),
         ("block", f"{facts['block_length']} slots" if facts["block_length"] else "any length"),
         ("modes", _with_default(facts["modes"], facts["default_mode"])),
         ("policies", _with_default(facts["policies"], facts["default_policy"])),
@@ -195,7 +220,17 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("infill", "yes" if facts["infill"] else "not trained for it"),
         ("source", facts["source"]),
     ]  # fmt: skip
+    if facts["adapter"] is not None:
+        of = "" if facts["adapter"]["base"] is None else f" of {facts['adapter']['base']}"
+        lines.insert(1, ("adapter", f"LoRA{of}, rank {facts['adapter']['rank']}: on for denoising, off in mode causal"))
     return [*lines, *([("check", _verdict(facts["check"]))] if "check" in facts else [])]
+
+
+def _mask_token(facts: dict[str, Any]) -> str:
+    if facts["mask_token"] is not None:
+        return facts["mask_token"]
+    number = facts["mask_token_id"]
+    return "none of its own: a rarely used token stands in" if number is None else f"id {number}"
 
 
 def _verdict(check: dict[str, Any]) -> str:

@@ -151,7 +151,7 @@ def _train(plan: Plan, folder: Path, text: str, here: Team, *, fresh: bool) -> N
     if here.leads:
         begin(folder, text, plan.recipe, plan.data.manifest(), fresh=fresh)
     here.agree(0)  # the others wait for the folder
-    with waiting("reading the weights"):
+    with waiting("reading the weights") if here.leads else nullcontext():
         trainer = trainer_of(plan, folder, here, progress=True)
     outcome = trainer.run()
     if outcome.signal is not None:

@@ -56,9 +56,9 @@ def survey(
     """
     _check_revision(source, revision)
     folder = locate(source, revision=revision, offline=offline)
-    found = _adapter(source, folder, adapter, offline)
+    found = find_adapter(source, folder, adapter, offline)
     if is_adapter(folder):
-        folder = locate(_base(folder), offline=offline)
+        folder = locate(base_of(folder), offline=offline)
     raw = read_config(folder)
     spec = recognise(raw)
     config = spec.parse(raw)
@@ -67,7 +67,7 @@ def survey(
     return Survey(
         source=str(DEFAULT if source is None else source),
         folder=folder,
-        spec=_spec(spec, shift, found),
+        spec=spec_with(spec, shift, found),
         config=config,
         tokenizer=tokenizer,
         mask_token_id=resolve_mask(_mask(mask_token_id, found), raw, config, spec, tokenizer),
@@ -87,7 +87,7 @@ def _weights(folder: Path, spec: FamilySpec, config: ModelConfig, drawn: int | N
     return checkpoint
 
 
-def _adapter(
+def find_adapter(
     source: str | Path | None, folder: Path, adapter: str | Path | Literal[False] | None, offline: bool
 ) -> AdapterFiles | None:
     """The adapter to denoise with; `folder` is what `source` led to."""
@@ -104,14 +104,14 @@ def _adapter(
     return None if adapter is False else AdapterFiles.of(locate_adapter(adapter, offline=offline))
 
 
-def _spec(spec: FamilySpec, shift: bool | None, adapter: AdapterFiles | None) -> FamilySpec:
+def spec_with(spec: FamilySpec, shift: bool | None, adapter: AdapterFiles | None) -> FamilySpec:
     """The family's facts, overridden; what denoises with an adapter has learned to commit several slots at once."""
     if adapter is not None and spec.attention == "causal":
         spec = dataclasses.replace(spec, policy="threshold")
     return spec if shift is None else dataclasses.replace(spec, shift=shift)
 
 
-def _base(folder: Path) -> str:
+def base_of(folder: Path) -> str:
     """The model that an adapter belongs to."""
     base = AdapterFiles.of(folder).base
     if base is None:
