@@ -147,6 +147,22 @@ def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(
     assert [record["step"] for record in log_of(tmp_path / "run")] == [1, 2, 3, 4, 5, 6]
 
 
+def test_settings_that_may_change_are_told_and_heeded(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_at(patch, 1)
+        train(cli, tmp_path, "llada")
+    result = train(cli, tmp_path, "llada", "optimisation.lr=0.01", "optimisation.epochs=4", "running.keep=1")
+    assert result.code == 0
+    assert "warning: " in result.err
+    assert "goes on with other settings: steps was 3, now 6; " in " ".join(result.err.split())
+    assert log_of(tmp_path / "run")[-1]["step"] == 6
+    assert "lr = 0.01" in (tmp_path / "run" / "recipe.toml").read_text("utf-8")
+    refused = train(cli, tmp_path, "llada", "optimisation.batch_rows=4")
+    assert (refused.code, refused.err.count("batch_rows was 2, now 4")) == (2, 1)
+
+
 def test_a_folder_with_another_run_is_refused_until_fresh(cli: Cli, tmp_path: Path) -> None:
     assert train(cli, tmp_path, "sdar").code == 0
     before = (tmp_path / "run" / "model.safetensors").read_bytes()

@@ -192,4 +192,5 @@ def _plain_warnings() -> Generator[None]:
 
     with warnings.catch_warnings():
         warnings.showwarning = line
+        warnings.simplefilter("always", UserWarning)
         yield
