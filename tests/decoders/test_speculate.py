@@ -267,7 +267,7 @@ def test_drafts_through_the_public_function(sampling: dict[str, Any], draft: str
         ({"draft": "lookup", "forced": {0: 4}}, "`forced` and `draft` do not go together yet"),
         ({"draft_length": 4}, "`draft_length` needs a `draft`"),
         ({"draft": "lookup", "draft_length": 0}, "`draft_length` must be a whole number of at least 1"),
-        ({"draft": "other"}, "`draft` must be one of none, lookup, ngram"),
+        ({"draft": "other"}, "`draft` must be one of auto, none, lookup, ngram, denoiser"),
         ({"draft": "ngram", "draft_length": 257}, "`draft_length` must be at most 256 for draft 'ngram', got 257"),
     ],
 )
