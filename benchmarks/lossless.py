@@ -29,6 +29,7 @@ from anyorder.errors import ParameterError
 from anyorder.params import Draft
 
 PLAIN, BASELINE = "none", "lookup"
+DRAFTS = tuple(name for name in get_args(Draft) if name != "auto")
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def compare(runs: Runs, dtype: str) -> list[dict[str, Any]]:
 
 
 def _place(draft: str) -> int:
-    return list(get_args(Draft)).index(draft)
+    return DRAFTS.index(draft)
 
 
 def _row(runs: Runs, draft: str, dtype: str) -> dict[str, Any]:
@@ -158,7 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="a model with a causal mode; the default model if left out")
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("--drafts", nargs="+", default=list(get_args(Draft)), help="of those the model knows")
+    parser.add_argument("--drafts", nargs="+", default=list(DRAFTS), help="of those the model knows")
     parser.add_argument("--prompts", type=int, help="the first of them; all if left out")
     parser.add_argument("--tokens", type=int, default=160, help="longest answer")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
