@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -85,6 +86,7 @@ def test_parts_add_up(
     parts = [part(p, slice(start, stop)) for start, stop in itertools.pairwise(cuts)]
     assert sum(piece.ids.shape[0] for piece in parts) == p.ids.shape[0]
     assert sum(piece.context for piece in parts) == p.context
+    assert all(part(replace(p, conditioned=yes), slice(0, 1)).conditioned is yes for yes in (True, False))
     for got, want in zip(learned(network, parts), learned(network, [p]), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
 

@@ -8,7 +8,7 @@ from tests.engine.tiny import MASK, tiny
 from tests.training.rows import packed
 from torch import Tensor
 
-from anyorder.training import objectives, passes
+from anyorder.training import head, objectives
 from anyorder.training.passes import TrainingPass, cross_entropies, loss
 
 
@@ -40,7 +40,7 @@ def test_few_logits_at_a_time_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     p = example()
     want = gradients(p)
     assert p.rows.numel() > 5
-    monkeypatch.setattr(passes, "LOGIT_ROWS", 2)
+    monkeypatch.setattr(head, "LOGIT_ROWS", 2)
     torch.testing.assert_close(gradients(p), want, rtol=1e-12, atol=1e-12)
 
 

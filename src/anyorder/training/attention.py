@@ -216,21 +216,46 @@ def _extent(seen: Tensor) -> slice:
 
 def _by_chunks(q: Tensor, k: Tensor, v: Tensor, streams: slice, chunks: list[_Chunk]) -> Tensor:
     """Queries of some streams [S', B, L, H, D] against keys and values [S, B, L, Hkv, D]; -> [S', B, L, H, D]."""
-    return torch.cat(
-        [
-            _grouped(q[:, :, c.queries], _keys(k, streams, c, q.shape[0]), _keys(v, streams, c, q.shape[0]), c.mask)
-            for c in chunks
-        ],
-        2,
+    parts = zip(
+        _spans(q, [chunk.queries for chunk in chunks]),
+        _seen(k, streams, chunks),
+        _seen(v, streams, chunks),
+        chunks,
+        strict=True,
     )
+    return torch.cat([_grouped(queries, keys, values, chunk.mask) for queries, keys, values, chunk in parts], 2)
 
 
-def _keys(x: Tensor, streams: slice, chunk: _Chunk, copies: int) -> Tensor:
-    """[S, B, L, Hkv, D] -> [S', B, keys, Hkv, D]: what the chunk sees of the context, then of its own stream."""
-    context = x[:1, :, chunk.context]
-    if chunk.own.stop == chunk.own.start:
-        return context.expand(copies, *context.shape[1:])
-    return torch.cat((context.expand(copies, *context.shape[1:]), x[streams, :, chunk.own]), 2)
+def _seen(x: Tensor, streams: slice, chunks: list[_Chunk]) -> list[Tensor]:
+    """[S, B, L, Hkv, D] -> [S', B, keys, Hkv, D] for every chunk: what it sees of the context, then of its stream."""
+    own = x[streams]
+    context = [
+        part.expand(own.shape[0], *part.shape[1:]) for part in _spans(x[:1], [chunk.context for chunk in chunks])
+    ]
+    if all(chunk.own.stop == chunk.own.start for chunk in chunks):
+        return context
+    return [torch.cat(both, 2) for both in zip(context, _spans(own, [chunk.own for chunk in chunks]), strict=True)]
+
+
+def _spans(x: Tensor, spans: list[slice]) -> tuple[Tensor, ...]:
+    """Spans of columns of x [S, B, L, H, D], which may overlap."""
+    return _Spans.apply(x, spans)
+
+
+class _Spans(torch.autograd.Function):
+    """Slices whose gradients are added up in one buffer; autograd's own would each be padded to the whole length."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, spans: list[slice]) -> tuple[Tensor, ...]:
+        ctx.spans, ctx.shape = spans, x.shape
+        return tuple(x[:, :, span] for span in spans)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        total = grad_outputs[0].new_zeros(ctx.shape)
+        for span, gradient in zip(ctx.spans, grad_outputs, strict=True):
+            total[:, :, span] += gradient
+        return total, None
 
 
 def _grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:

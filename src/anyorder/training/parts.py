@@ -39,7 +39,8 @@ def part(p: TrainingPass, rows: slice, device: torch.device | None = None) -> Tr
     if not len(asked):  # every process needs all gradients, zero or not: the last token is asked, and counts nothing
         asked, targets, weights = asked.new_tensor([len(ids) - 1]), targets.new_zeros(1), weights.new_zeros(1)
     asked = _to(asked, device)
-    return TrainingPass(
+    return replace(
+        p,
         ids=_to(ids, device),
         positions=_to(positions, device),
         attend=attention(_rows_of(layout, rows, device), asked),

@@ -8,12 +8,9 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from anyorder.models.transformer import Attend
-
-LOGIT_ROWS = 1024
-"""Rows whose logits exist at a time: 0.2 GB in float32 at a vocabulary of 49k."""
+from anyorder.training.head import LOGIT_ROWS, head_loss
 
 
 class Network(Protocol):
@@ -52,30 +49,22 @@ class TrainingPass:
 
 
 def cross_entropies(network: Network, p: TrainingPass) -> Tensor:
-    """-log p(target) of every row in nats, [R] float32 (float64 for a float64 network).
-
-    Logits are made for `LOGIT_ROWS` rows at a time, and once more in the backward pass if there are more rows.
-    """
-    hidden = network(p.ids, p.positions, p.attend, p.rows, *([p.context] if p.context else []))
-    if not hidden.shape[0]:  # nothing to learn, but a trainer's backward pass must find a graph
-        return network.head(hidden).sum(-1) + hidden.sum(-1)
-    if hidden.shape[0] <= LOGIT_ROWS:
-        return _cross_entropies(network, hidden, p.targets)
+    """-log p(target) of every row in nats, [R] float32 (float64 for a float64 network)."""
+    hidden = _hidden(network, p)
     parts = zip(hidden.split(LOGIT_ROWS), p.targets.split(LOGIT_ROWS), strict=True)
-    return torch.cat([_recomputed(network, part, targets) for part, targets in parts])
+    return torch.cat([F.cross_entropy(network.head(part), targets, reduction="none") for part, targets in parts])
 
 
 def loss(network: Network, p: TrainingPass) -> Tensor:
     """The weighted sum of the rows' cross-entropies, a scalar; 0 with zero gradients when the pass has no row."""
-    entropies = cross_entropies(network, p)
-    return (p.weights * entropies).sum().to(entropies.dtype)
+    if not torch.is_grad_enabled():
+        entropies = cross_entropies(network, p)
+        return (p.weights * entropies).sum().to(entropies.dtype)
+    hidden = _hidden(network, p)
+    if not hidden.shape[0]:  # nothing to learn, but a trainer's backward pass must find a graph
+        return network.head(hidden).sum() + hidden.sum()
+    return head_loss(network.head, hidden, p.targets, p.weights)
 
 
-def _cross_entropies(network: Network, hidden: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(network.head(hidden), targets, reduction="none")
-
-
-def _recomputed(network: Network, hidden: Tensor, targets: Tensor) -> Tensor:
-    part = checkpoint(_cross_entropies, network, hidden, targets, use_reentrant=False)
-    assert isinstance(part, Tensor)
-    return part
+def _hidden(network: Network, p: TrainingPass) -> Tensor:
+    return network(p.ids, p.positions, p.attend, p.rows, *([p.context] if p.context else []))
