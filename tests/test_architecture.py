@@ -29,10 +29,11 @@ ALLOWED = {
     "runner": "models cache window errors",  # knows no decoder, no policy, no request
     "prompt": "canvas errors",
     "resolve": "cache params policies errors",
-    "request": "resolve decoders ngrams canvas params policies draws errors",
+    "request": "resolve decoders ngrams canvas window params policies draws errors",
     "generation": "events",
     "engine": "runner decoders canvas window events cache draws errors",
     "api": "prompt resolve request generation engine models cache runner canvas params events errors",
+    "serving": "prompt resolve request engine runner cache decoders canvas window models params events errors",
     "exam": "api tasks models canvas",
     "chat": "api prompt cache canvas params events errors",
     "conversion": "api prompt resolve models training params errors",

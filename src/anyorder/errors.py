@@ -9,6 +9,12 @@ AnyorderError
 │   └── TokenizerMismatch           mask or stop ids disagree with the tokenizer
 ├── DataError (ValueError)          an input file is damaged; the message names file and line
 ├── TrainingError                   a training run cannot go on; the message names the step
+├── ServingError                    a service did not answer a request
+│   ├── Overloaded                  its queue is full; try again later
+│   ├── Unavailable                 it is not started, is shutting down, or its engine died
+│   ├── Cancelled                   the caller gave the request up
+│   ├── DeadlineExceeded            the request's time is over
+│   └── EngineFailed                the engine failed while the request ran
 └── MissingExtra (ImportError)      an optional dependency is not installed; the message has the pip line
 """
 
@@ -58,6 +64,30 @@ class DataError(AnyorderError, ValueError):
 
 class TrainingError(AnyorderError):
     """A training run cannot go on: its loss is no number, or a checkpoint cannot be written or read."""
+
+
+class ServingError(AnyorderError):
+    """A service did not answer a request that had nothing wrong with it."""
+
+
+class Overloaded(ServingError):
+    """The queue of a service is full."""
+
+
+class Unavailable(ServingError):
+    """A service takes no requests: not started, shutting down, or its engine died."""
+
+
+class Cancelled(ServingError):
+    """The caller gave the request up before its end."""
+
+
+class DeadlineExceeded(ServingError):
+    """A request was not answered within its time."""
+
+
+class EngineFailed(ServingError):
+    """The engine, or this request's part of it, failed; the cause is chained."""
 
 
 class MissingExtra(AnyorderError, ImportError):

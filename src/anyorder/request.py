@@ -22,6 +22,7 @@ from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES
 from anyorder.policies.published import Knobs
 from anyorder.resolve import num_blocks
+from anyorder.window import Attention
 
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
@@ -115,6 +116,35 @@ def stored_columns(params: DecodeParams, end: int) -> int:
         end += _MASK_GROUPS * _MASKS
     block = params.block_length if params.mode == "block" and params.block_length else 1
     return -(-end // block) * block
+
+
+def exact_prefix(params: DecodeParams, model: LoadedModel) -> tuple[Attention, int] | None:
+    """What the keys and values of finished leading columns depend on besides their ids: (attention, block length).
+
+    None if nothing is stored, or what is stored depends on what stands behind it. Where the attention is "block", only
+    whole blocks are finished.
+    """
+    if params.mode == "full" or params.cache == "none":
+        return None
+    if params.mode == "causal" or model.spec.attention == "causal":
+        return "causal", 1
+    assert params.block_length is not None
+    return "block", params.block_length
+
+
+def widest_pass(params: DecodeParams, end: int, *, holes: int) -> int:
+    """Tokens that one pass feeds at most, once the columns of the prompt are stored.
+
+    Args:
+        end: slots of the whole canvas.
+        holes: slots to be filled in the prompt; the text behind them is fed when they are filled.
+    """
+    if params.cache == "none" or params.mode == "full" or holes:
+        return end * (2 if params.cfg_scale or params.measure_drift else 1) + (params.block_length or 0)
+    shadow = end if params.measure_drift else 0
+    if params.mode == "block":
+        return 2 * (params.block_length or 1) + shadow
+    return 1 + stored_columns(params, end) - end + (params.draft_length or _LOOKUP_LENGTH) + shadow
 
 
 def _check_context(params: DecodeParams, model: LoadedModel, prompt_length: int, end: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -25,9 +27,17 @@ class KVStorage:
         device: torch.device,
     ) -> None:
         shape = (num_layers, num_kv_heads, capacity, head_dim)
-        self.keys = torch.empty(shape, dtype=dtype, device=device)
-        self.values = torch.empty(shape, dtype=dtype, device=device)
-        self._by_layer = list(zip(self.keys, self.values, strict=True))
+        self._hold(torch.empty(shape, dtype=dtype, device=device), torch.empty(shape, dtype=dtype, device=device))
+
+    def _hold(self, keys: Tensor, values: Tensor) -> None:
+        self.keys, self.values = keys, values
+        self._by_layer = list(zip(keys, values, strict=True))
+
+    def part(self, start: int, columns: int) -> KVStorage:
+        """The columns `start` to `start + columns - 1` as a storage of their own, in the same memory."""
+        part = copy.copy(self)
+        part._hold(self.keys.narrow(2, start, columns), self.values.narrow(2, start, columns))
+        return part
 
     @property
     def capacity(self) -> int:
@@ -60,14 +70,27 @@ class KVStorage:
         for stored in (self.keys, self.values):
             stored.narrow(2, start, columns.shape[0]).copy_(stored.index_select(2, columns))
 
+    def gather(self, source: KVStorage, columns: Tensor) -> None:
+        """Take over columns of another storage, [M] int64, as the first M of this one."""
+        columns = columns.to(self.keys.device)
+        for stored, other in ((self.keys, source.keys), (self.values, source.values)):
+            stored.narrow(2, 0, columns.shape[0]).copy_(other.index_select(2, columns))
+
+    def scatter(self, columns: Tensor, source: KVStorage, start: int) -> None:
+        """Write the columns of another storage from `start` on to `columns`, [M] int64, of this one."""
+        columns = columns.to(self.keys.device)
+        for stored, other in ((self.keys, source.keys), (self.values, source.values)):
+            stored.index_copy_(2, columns, other.narrow(2, start, columns.shape[0]))
+
     def reserve(self, capacity: int) -> None:
         """Make room for at least `capacity` columns, keeping what is stored."""
         if capacity <= self.capacity:
             return
         capacity = max(capacity, 2 * self.capacity)
-        for name in ("keys", "values"):
-            old = getattr(self, name)
-            new = old.new_empty((*old.shape[:2], capacity, old.shape[3]))
-            new[:, :, : old.shape[2]] = old
-            setattr(self, name, new)
-        self._by_layer = list(zip(self.keys, self.values, strict=True))
+        self._hold(_longer(self.keys, capacity), _longer(self.values, capacity))
+
+
+def _longer(old: Tensor, capacity: int) -> Tensor:
+    new = old.new_empty((*old.shape[:2], capacity, old.shape[3]))
+    new[:, :, : old.shape[2]] = old
+    return new

@@ -59,6 +59,14 @@ class Decoder(Protocol):
         """Leading columns whose keys and values are stored for good: they will not be computed again."""
         ...
 
+    def resume(self, stored: int) -> None:
+        """Before the first pass: the caller has the keys and values of these leading columns."""
+        ...
+
+    def prefilled(self, stored: int) -> None:
+        """Before the first pass: one more pass computed the columns up to `stored`; it counts as the request's."""
+        ...
+
 
 class DecoderBase:
     """The bookkeeping that all decoders share."""
@@ -68,6 +76,7 @@ class DecoderBase:
         self.end = end  # first column that nobody wants
         self.stop_ids = torch.tensor(stop_ids, dtype=torch.int64)
         self.passes = 0
+        self.extra_passes = 0  # more than without prefilling; where draws depend on the pass, these do not count
         self.positions = 0
         self.finished: FinishReason | None = None
         self.slots = torch.empty(0, dtype=torch.int64)  # candidates of the planned pass
@@ -85,6 +94,17 @@ class DecoderBase:
         """What happens before the first pass; a canvas that the caller filled needs none."""
         reason = self.ending()
         return self.finish(reason) if reason else []
+
+    def resume(self, stored: int) -> None:
+        """See `Decoder.resume`."""
+        self.stored = stored
+
+    def prefilled(self, stored: int) -> None:
+        """See `Decoder.prefilled`."""
+        self.positions += stored - self.stored
+        self.passes += 1
+        self.extra_passes += 1
+        self.resume(stored)
 
     def feed(self, start: int, end: int) -> Tensor:
         """[end - start] ids of the canvas, continued with masks where a block reaches beyond it."""

@@ -83,6 +83,10 @@ class BlockDecoder(DecoderBase):
         self.last: FinishReason | None = None  # set while the last block still has to be written
         self._enter()
 
+    def resume(self, stored: int) -> None:
+        """See `Decoder.resume`; part of a block is as good as nothing of it."""
+        super().resume(stored // self.block_length * self.block_length)
+
     def _enter(self) -> None:
         """Turn to the first block that is not all decided."""
         start = self._first_unknown() // self.block_length * self.block_length
@@ -131,6 +135,8 @@ class BlockDecoder(DecoderBase):
 
     def plan(self) -> list[Window]:
         """A write of what is decided and not stored, or else a denoising pass over the block."""
+        if self.passes == self.extra_passes and self.stored and not self.pending and not self.fuse_write:
+            self.extra_passes -= 1  # the write that the caller spared us
         self.writing = self.pending and (not self.fuse_write or self.last is not None)
         return self.count([self._write() if self.writing else self._denoise()])
 
@@ -168,7 +174,7 @@ class BlockDecoder(DecoderBase):
         return self.chooser.choose(
             rows[0],
             self.slots,
-            pass_index=self.passes,
+            pass_index=self.passes - self.extra_passes,
             quota=self.schedule.quota(self.step, self.canvas.open_slots(self.block.start, self.block.end).shape[0]),
             probability=self.schedule.probability(self.step),
             all=self.writing,

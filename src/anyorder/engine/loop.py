@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +15,8 @@ from anyorder.engine.sequence import Sequence
 from anyorder.events import Event
 from anyorder.runner import Runner
 from anyorder.window import Window
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -31,11 +35,16 @@ class Clock:
 
 
 class Engine:
-    """Runs any number of sequences, one forward pass for all of them per step."""
+    """Runs any number of sequences, one forward pass for all of them per step; they may come and go between steps.
 
-    def __init__(self, runner: Runner, sequences: Iterable[Sequence] = ()) -> None:
+    Args:
+        isolate: go on without a sequence whose own part of a pass fails, and note it in `Sequence.failure`.
+    """
+
+    def __init__(self, runner: Runner, sequences: Iterable[Sequence] = (), *, isolate: bool = False) -> None:
         self.runner = runner
         self.sequences = list(sequences)
+        self.isolate = isolate
         self.clock = Clock()
 
     @property
@@ -47,40 +56,71 @@ class Engine:
         """The events before the first pass."""
         return [event for sequence in self.sequences for event in sequence.decoder.start()]
 
+    def add(self, sequence: Sequence) -> list[Event]:
+        """Take in one more sequence; its events before its first pass."""
+        self.sequences.append(sequence)
+        return self._attempt(sequence, sequence.decoder.start) or []
+
+    def remove(self, sequence: Sequence) -> None:
+        """Let go of a sequence, finished or not."""
+        self.sequences.remove(sequence)
+
     @torch.inference_mode()
-    def step(self) -> list[Event]:
-        """One forward pass for every running sequence; the events it caused."""
+    def step(self, batch: list[Sequence] | None = None) -> list[Event]:
+        """One forward pass for every running sequence, or those of `batch`; the events it caused."""
         begun = time.perf_counter()
-        batch = self.running
-        plans = [sequence.decoder.plan() for sequence in batch]
+        plans = self._plans(self.running if batch is None else batch)
         planned = time.perf_counter()
-        rows = self._forward(batch, plans)
+        rows = self._forward(plans)
         computed = time.perf_counter()
-        decisions = _to_cpu([sequence.decoder.decide(r) for sequence, r in zip(batch, rows, strict=True)])
+        decisions = self._decisions([sequence for sequence, _ in plans], rows)
         decided = time.perf_counter()
-        events = [e for sequence, d in zip(batch, decisions, strict=True) for e in sequence.decoder.apply(d)]
+        events = [e for s, d in decisions for e in self._attempt(s, partial(s.apply, d)) or []]
         self.clock.model_s += computed - planned
         self.clock.policy_s += decided - computed
         self.clock.total_s += time.perf_counter() - begun
         self.clock.passes += 1
         return events
 
-    def _forward(self, batch: list[Sequence], plans: list[list[Window]]) -> list[list[Tensor]]:
+    def _attempt(self, sequence: Sequence, act: Callable[[], T]) -> T | None:
+        """One sequence's own part of a pass; None if it failed and the others go on."""
+        try:
+            return act()
+        except Exception as error:
+            if not self.isolate:
+                raise
+            sequence.failure = error
+            return None
+
+    def _plans(self, batch: list[Sequence]) -> list[tuple[Sequence, list[Window]]]:
+        plans = ((sequence, self._attempt(sequence, sequence.plan)) for sequence in batch)
+        return [(sequence, plan) for sequence, plan in plans if plan is not None]
+
+    def _decisions(self, batch: list[Sequence], rows: list[list[Tensor]]) -> list[tuple[Sequence, Tensor]]:
+        """What each sequence decides, on the CPU."""
+        decisions = ((s, self._attempt(s, partial(s.decide, r))) for s, r in zip(batch, rows, strict=True))
+        made = [(sequence, decision) for sequence, decision in decisions if decision is not None]
+        return list(zip([s for s, _ in made], _to_cpu([d for _, d in made]), strict=True))
+
+    def _forward(self, plans: list[tuple[Sequence, list[Window]]]) -> list[list[Tensor]]:
         """Rows for every planned window, grouped by sequence; drift is measured on the side."""
-        windows = [window for plan in plans for window in plan]
-        storages = [sequence.storage for sequence, plan in zip(batch, plans, strict=True) for _ in plan]
-        measured = [sequence.measures(plan) for sequence, plan in zip(batch, plans, strict=True)]
-        shadows = [s.decoder.uncached(plan[0]) for s, plan, yes in zip(batch, plans, measured, strict=True) if yes]
+        windows = [window for _, plan in plans for window in plan]
+        if not windows:
+            return []
+        storages = [sequence.storage for sequence, plan in plans for _ in plan]
+        shadows = [s.decoder.uncached(plan[0]) for s, plan in plans if s.measures(plan)]
         rows = self.runner.forward([*windows, *shadows], [*storages, *[None] * len(shadows)])
         planned, exact = iter(rows[: len(windows)]), iter(rows[len(windows) :])
-        grouped = [[next(planned) for _ in plan] for plan in plans]
-        for sequence, own, yes in zip(batch, grouped, measured, strict=True):
-            if yes:
+        grouped = [[next(planned) for _ in plan] for _, plan in plans]
+        for (sequence, plan), own in zip(plans, grouped, strict=True):
+            if sequence.measures(plan):
                 sequence.drift = sequence.drift.add(own[0], next(exact))
         return grouped
 
 
 def _to_cpu(decisions: list[Tensor]) -> list[Tensor]:
     """All decisions of the pass in one transfer: the only point where the host waits for the device."""
+    if not decisions:
+        return []
     counts = [decision.shape[1] for decision in decisions]
     return list(torch.cat(decisions, dim=1).cpu().split(counts, dim=1))

@@ -1,0 +1,98 @@
+"""A work with everything that the scheduler knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anyorder.canvas import Hole, count_holes
+from anyorder.decoders.base import Decoder
+from anyorder.engine.prefill import Prefill
+from anyorder.engine.sequence import Sequence as RunningSequence
+from anyorder.params import DecodeParams
+from anyorder.prompt import encode_prompt
+from anyorder.request import build_decoder, exact_prefix, stored_columns, widest_pass
+from anyorder.resolve import resolve
+from anyorder.serving.pool import Lease
+from anyorder.serving.ticket import Ticket
+from anyorder.serving.work import Work
+from anyorder.window import Attention
+
+if TYPE_CHECKING:
+    from anyorder.models.loaded import LoadedModel
+
+
+@dataclass(eq=False, kw_only=True)
+class Job:
+    """One request from the queue to its end."""
+
+    number: int
+    work: Work
+    params: DecodeParams
+    decoder: Decoder
+    ticket: Ticket
+    columns: int
+    """Columns of keys and values that it comes to need."""
+    pass_tokens: int
+    """Tokens that one of its passes feeds at most, its prompt apart."""
+    prefix: tuple[Attention, int] | None
+    """See `request.exact_prefix`."""
+    ids: list[int]
+    """The prompt up to its first hole."""
+    submitted_at: float
+    due: float
+    """When its turn is, were nobody else there: the queue's order."""
+    expires_at: float | None
+    sequence: RunningSequence | None = None
+    lease: Lease | None = None
+    kept: bool = False
+    """Its prompt is in the prefix cache."""
+
+    def prefill(self, most: int) -> Prefill | None:
+        """Chunks of at most `most` columns, or of one block; None where finished columns are not exact."""
+        if self.prefix is None:
+            return None
+        attention, block_length = self.prefix
+        block_length = max(block_length, self.params.block_length or 1)
+        chunk = max(block_length, most // block_length * block_length)
+        return Prefill(attention=attention, block_length=self.prefix[1], chunk=chunk, columns=len(self.ids))
+
+
+def make_job(model: LoadedModel, work: Work, *, number: int, together: int, now: float, patience: float) -> Job:
+    """Check a work against the model and prepare its decoder.
+
+    Args:
+        together: requests that are there, this one included.
+    Raises:
+        ParameterError, ContextError, ModelError: the work cannot be done.
+    """
+    prompt = encode_prompt(model, work.prompt)
+    holes = count_holes(prompt)
+    params = resolve(work.params, model, holes=holes, batch=together)
+    decoder = build_decoder(params, model, prompt, request=number, sample=work.sample)
+    length = decoder.canvas.answer_start
+    return Job(
+        number=number,
+        work=work,
+        params=params,
+        decoder=decoder,
+        ticket=Ticket(tag=work.tag, params=params, prompt_tokens=length),
+        columns=stored_columns(params, decoder.end),
+        pass_tokens=widest_pass(params, decoder.end, holes=holes),
+        prefix=exact_prefix(params, model),
+        ids=_known(prompt),
+        submitted_at=now,
+        due=now + patience,
+        expires_at=None if work.deadline_s is None else now + work.deadline_s,
+    )
+
+
+def _known(prompt: Sequence[int | Hole]) -> list[int]:
+    """The ids in front of the first hole."""
+    ids: list[int] = []
+    for part in prompt:
+        if isinstance(part, Hole):
+            break
+        ids.append(part)
+    return ids

@@ -1,0 +1,71 @@
+"""What a service has done so far, counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(kw_only=True)
+class Metrics:
+    """Counters since the start; they only grow."""
+
+    passes: int = 0
+    """Forward passes of the engine."""
+    sequence_passes: int = 0
+    """Over all passes, the requests that took part."""
+    tokens: int = 0
+    """Slots committed."""
+    positions: int = 0
+    """Canvas positions computed by finished requests."""
+    prompt_tokens: int = 0
+    """Columns of the prompts of requests that began to run."""
+    cached_tokens: int = 0
+    """Those of them that were found in the prefix cache."""
+    prefix_hits: int = 0
+    """Requests that found any."""
+    submitted: int = 0
+    refused: int = 0
+    """Overloaded or shutting down; wrong requests do not count."""
+    started: int = 0
+    finished: int = 0
+    cancelled: int = 0
+    expired: int = 0
+    failed: int = 0
+    engine_failures: int = 0
+    queued_s: float = 0.0
+    """Over all requests that began to run, the time they waited."""
+    queued_max_s: float = 0.0
+    busy_s: float = 0.0
+    """Inside passes."""
+
+    @property
+    def tokens_per_forward(self) -> float:
+        """TPF of a request, on average."""
+        return self.tokens / self.sequence_passes if self.sequence_passes else 0.0
+
+    @property
+    def occupancy(self) -> float:
+        """Requests per pass, on average."""
+        return self.sequence_passes / self.passes if self.passes else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceStatus:
+    """A service at one moment."""
+
+    alive: bool
+    """The engine runs; False: not started, stopped, or dead."""
+    accepting: bool
+    """New work is taken."""
+    running: int
+    queued: int
+    columns_used: int
+    """Columns of keys and values that running requests hold."""
+    columns_total: int
+    prefix_used: int
+    """Columns in the prefix cache."""
+    prefix_total: int
+    kv_bytes: int
+    """Memory of both."""
+    metrics: Metrics
+    """A copy."""

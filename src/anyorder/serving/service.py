@@ -1,0 +1,165 @@
+"""The service: a scheduler in a thread of its own, and the door to it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anyorder.errors import EngineFailed, Overloaded, ServingError, Unavailable
+from anyorder.serving.job import make_job
+from anyorder.serving.metrics import Metrics, ServiceStatus
+from anyorder.serving.scheduler import Scheduler
+from anyorder.serving.settings import ServiceSettings
+from anyorder.serving.ticket import Ticket
+from anyorder.serving.work import Work
+
+if TYPE_CHECKING:
+    from anyorder.models.loaded import LoadedModel
+
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """Answers many requests at once with one model.
+
+    Every method may be called from any thread. The lock guards everything but the passes themselves.
+    """
+
+    def __init__(self, model: LoadedModel, settings: ServiceSettings | None = None) -> None:
+        self.model = model
+        self.settings = settings or ServiceSettings()
+        self.metrics = Metrics()
+        self._changed = threading.Condition()
+        self._scheduler = self._new_scheduler()
+        self._thread: threading.Thread | None = None
+        self._accepting = False
+        self._stopping = False
+        self._failures = 0  # of the engine since the last finished answer
+        self._finished_before = 0
+
+    def _new_scheduler(self) -> Scheduler:
+        return Scheduler(self.model, self.settings, self.metrics, time.monotonic)
+
+    def start(self) -> None:
+        """Begin to work."""
+        with self._changed:
+            assert self._thread is None, "a service is started once"
+            self._accepting = True
+            self._thread = threading.Thread(target=self._run, name="anyorder-engine", daemon=True)
+            self._thread.start()
+
+    def submit(self, work: Work) -> Ticket:
+        """Take on a piece of work.
+
+        Raises:
+            ParameterError, ContextError, ModelError: it can never be done.
+            Overloaded: too many are waiting.
+            Unavailable: the service is not started, is shutting down, or its engine died.
+        """
+        with self._changed:
+            self._check_open()
+            scheduler = self._scheduler
+            self.metrics.submitted += 1
+            number, together = self.metrics.submitted, len(scheduler.running) + len(scheduler.queue) + 1
+        patience = self.settings.patience(work.priority)
+        job = make_job(self.model, work, number=number, together=together, now=time.monotonic(), patience=patience)
+        with self._changed:
+            self._check_open()
+            self._scheduler.check(job)
+            self._scheduler.queue.push(job)
+            self._changed.notify_all()
+        return job.ticket
+
+    def _check_open(self) -> None:
+        if not self._accepting:
+            self.metrics.refused += 1
+            raise Unavailable("the service takes no requests: it is not started, is shutting down, or has failed")
+        waiting = len(self._scheduler.queue)
+        if waiting >= self.settings.max_queued:
+            self.metrics.refused += 1
+            raise Overloaded(f"{waiting} requests are waiting, and no more may; try again later")
+
+    def status(self) -> ServiceStatus:
+        """How things are right now."""
+        with self._changed:
+            scheduler, thread = self._scheduler, self._thread
+            return ServiceStatus(
+                alive=thread is not None and thread.is_alive(),
+                accepting=self._accepting,
+                running=len(scheduler.running),
+                queued=len(scheduler.queue),
+                columns_used=scheduler.pool.used,
+                columns_total=scheduler.pool.total,
+                prefix_used=scheduler.prefixes.used,
+                prefix_total=scheduler.prefixes.total,
+                kv_bytes=scheduler.pool.memory.num_bytes + scheduler.prefixes.memory.num_bytes,
+                metrics=replace(self.metrics),
+            )
+
+    def drain(self, timeout_s: float) -> bool:
+        """Refuse new work and wait for what there is; False if it took longer than `timeout_s`."""
+        with self._changed:
+            self._accepting = False
+            return self._changed.wait_for(lambda: not self._scheduler.busy, timeout_s)
+
+    def stop(self) -> None:
+        """End at once, or behind the running pass: whatever is not answered fails with Unavailable."""
+        with self._changed:
+            self._accepting, self._stopping = False, True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        """The engine's thread."""
+        while True:
+            try:
+                self._work()
+            except Exception as error:  # whatever it was, nobody may wait for ever
+                _log.exception("the engine failed")
+                if not self._recover(error):
+                    return
+            else:
+                return
+
+    def _work(self) -> None:
+        """Pass after pass until the service stops."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping or self._scheduler.busy)
+                if self._stopping:
+                    self._scheduler.fail_all(lambda: Unavailable("the service was stopped"))
+                    return
+                batch = self._scheduler.prepare()
+            begun = time.perf_counter()
+            events = self._scheduler.engine.step(batch) if batch else []
+            with self._changed:
+                if batch:
+                    self.metrics.busy_s += time.perf_counter() - begun
+                    self._scheduler.settle(batch, events)
+                self._changed.notify_all()
+
+    def _recover(self, cause: Exception) -> bool:
+        """Fail everybody; begin anew with empty storages if that is allowed."""
+
+        def failed() -> ServingError:
+            error = EngineFailed(f"the engine failed ({type(cause).__name__}); send the request again")
+            error.__cause__ = cause
+            return error
+
+        with self._changed:
+            metrics = self.metrics
+            metrics.engine_failures += 1
+            self._failures = 1 if metrics.finished > self._finished_before else self._failures + 1
+            self._finished_before = metrics.finished
+            metrics.failed += len(self._scheduler.running) + len(self._scheduler.queue)
+            self._scheduler.fail_all(failed)
+            going_on = self._failures <= self.settings.restarts
+            self._accepting = self._accepting and going_on
+            if going_on:
+                self._scheduler = self._new_scheduler()
+            self._changed.notify_all()
+        return going_on
