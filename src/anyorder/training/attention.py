@@ -8,7 +8,7 @@ streams share documents, blocks and positions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Literal
 
@@ -124,6 +124,21 @@ class _Chunk:
     """Columns of the queries' own stream; empty for the context itself."""
     mask: Tensor | None
     """[B, n, context + own] bool; None: all of them are seen."""
+    biases: dict[tuple[int, int, torch.dtype], Tensor] = field(default_factory=dict[Any, Tensor])
+    """What `bias` has made."""
+
+    def bias(self, streams: int, groups: int, dtype: torch.dtype) -> Tensor | None:
+        """[streams * B, 1, groups * n, keys], 0 where a query sees a key and -inf elsewhere; made once for all layers.
+
+        With a mask of booleans attention takes twice as long on a CPU: it makes such a bias from it, in every layer.
+        """
+        if self.mask is None:
+            return None
+        key = (streams, groups, dtype)
+        if key not in self.biases:
+            hidden = ~self.mask.repeat(streams, groups, 1)[:, None]
+            self.biases[key] = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+        return self.biases[key]
 
 
 class ChunkedAttention:
@@ -223,7 +238,7 @@ def _by_chunks(q: Tensor, k: Tensor, v: Tensor, streams: slice, chunks: list[_Ch
         chunks,
         strict=True,
     )
-    return torch.cat([_grouped(queries, keys, values, chunk.mask) for queries, keys, values, chunk in parts], 2)
+    return torch.cat([_grouped(queries, keys, values, chunk) for queries, keys, values, chunk in parts], 2)
 
 
 def _seen(x: Tensor, streams: slice, chunks: list[_Chunk]) -> list[Tensor]:
@@ -258,11 +273,11 @@ class _Spans(torch.autograd.Function):
         return total, None
 
 
-def _grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+def _grouped(q: Tensor, k: Tensor, v: Tensor, chunk: _Chunk) -> Tensor:
     """Grouped-query attention of every stream and row by itself: a group's queries are stacked along the columns.
 
     Args:
-        q: [S, B, n, H, D], k, v: [S, B, keys, Hkv, D], mask: [B, n, keys] bool or None.
+        q: [S, B, n, H, D], k, v: [S, B, keys, Hkv, D].
     Returns:
         [S, B, n, H, D]
     """
@@ -271,10 +286,9 @@ def _grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     stacked = (
         q.unflatten(3, (-1, groups)).permute(0, 1, 3, 4, 2, 5).reshape(streams * batch, -1, groups * columns, width)
     )
-    if mask is not None:
-        mask = mask.repeat(streams, groups, 1)[:, None]  # [S * B, 1, groups * n, keys]
     k, v = (x.flatten(0, 1).transpose(1, 2) for x in (k, v))  # [S * B, Hkv, keys, D]
-    mixed = F.scaled_dot_product_attention(stacked, k, v, attn_mask=mask)
+    bias = chunk.bias(streams, groups, torch.promote_types(q.dtype, torch.float32))
+    mixed = F.scaled_dot_product_attention(stacked, k, v, attn_mask=bias)
     return mixed.view(streams, batch, -1, groups, columns, width).permute(0, 1, 4, 2, 3, 5).reshape(q.shape)
 
 
