@@ -144,7 +144,8 @@ def widest_pass(params: DecodeParams, end: int, *, holes: int) -> int:
     shadow = end if params.measure_drift else 0
     if params.mode == "block":
         return 2 * (params.block_length or 1) + shadow
-    return 1 + stored_columns(params, end) - end + (params.draft_length or _LOOKUP_LENGTH) + shadow
+    drafted = params.draft_length or _LOOKUP_LENGTH if params.draft == "lookup" else stored_columns(params, end) - end
+    return 1 + drafted + shadow
 
 
 def _check_context(params: DecodeParams, model: LoadedModel, prompt_length: int, end: int) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anyorder.events import Committed, Event, Finished
+from anyorder.serving.ticket import Ticket
+
 
 @dataclass(kw_only=True)
 class Metrics:
@@ -24,6 +27,7 @@ class Metrics:
     prefix_hits: int = 0
     """Requests that found any."""
     submitted: int = 0
+    """Works handed in, wrong ones included."""
     refused: int = 0
     """Overloaded or shutting down; wrong requests do not count."""
     started: int = 0
@@ -37,6 +41,23 @@ class Metrics:
     queued_max_s: float = 0.0
     busy_s: float = 0.0
     """Inside passes."""
+
+    def began(self, ticket: Ticket) -> None:
+        """A request began to run."""
+        waited = ticket.timing.queued_s or 0.0
+        self.started += 1
+        self.queued_s += waited
+        self.queued_max_s = max(self.queued_max_s, waited)
+        self.prompt_tokens += ticket.prompt_tokens
+        self.cached_tokens += ticket.cached_tokens
+        self.prefix_hits += ticket.cached_tokens > 0
+
+    def count(self, event: Event) -> None:
+        """An event was handed out."""
+        if isinstance(event, Committed):
+            self.tokens += len(event.slots)
+        if isinstance(event, Finished):
+            self.positions += event.positions
 
     @property
     def tokens_per_forward(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 
 from anyorder.serving.job import Job
 
@@ -27,6 +27,9 @@ class FairQueue:
         """Let a job wait."""
         insort(self._jobs, job, key=order)
 
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs)
+
     @property
     def first(self) -> Job | None:
         """Whose turn it is."""
@@ -36,7 +39,7 @@ class FairQueue:
         """Take the first one out."""
         return self._jobs.pop(0)
 
-    def take(self, unwanted: Callable[[Job], bool]) -> Iterable[Job]:
+    def take(self, unwanted: Callable[[Job], bool]) -> list[Job]:
         """Take those out that wait in vain."""
         taken = [job for job in self._jobs if unwanted(job)]
         if taken:

@@ -33,15 +33,12 @@ class Service:
         self.settings = settings or ServiceSettings()
         self.metrics = Metrics()
         self._changed = threading.Condition()
-        self._scheduler = self._new_scheduler()
+        self._scheduler = Scheduler(model, self.settings, self.metrics, time.monotonic)
         self._thread: threading.Thread | None = None
         self._accepting = False
         self._stopping = False
         self._failures = 0  # of the engine since the last finished answer
         self._finished_before = 0
-
-    def _new_scheduler(self) -> Scheduler:
-        return Scheduler(self.model, self.settings, self.metrics, time.monotonic)
 
     def start(self) -> None:
         """Begin to work."""
@@ -91,11 +88,11 @@ class Service:
                 accepting=self._accepting,
                 running=len(scheduler.running),
                 queued=len(scheduler.queue),
-                columns_used=scheduler.pool.used,
-                columns_total=scheduler.pool.total,
-                prefix_used=scheduler.prefixes.used,
-                prefix_total=scheduler.prefixes.total,
-                kv_bytes=scheduler.pool.memory.num_bytes + scheduler.prefixes.memory.num_bytes,
+                columns_used=scheduler.memory.pool.used,
+                columns_total=scheduler.memory.pool.total,
+                prefix_used=scheduler.memory.prefixes.used,
+                prefix_total=scheduler.memory.prefixes.total,
+                kv_bytes=scheduler.memory.num_bytes,
                 metrics=replace(self.metrics),
             )
 
@@ -118,7 +115,7 @@ class Service:
         while True:
             try:
                 self._work()
-            except Exception as error:  # whatever it was, nobody may wait for ever
+            except BaseException as error:  # whatever it was, nobody may wait for ever
                 _log.exception("the engine failed")
                 if not self._recover(error):
                     return
@@ -131,7 +128,7 @@ class Service:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopping or self._scheduler.busy)
                 if self._stopping:
-                    self._scheduler.fail_all(lambda: Unavailable("the service was stopped"))
+                    self._scheduler.reset(lambda: Unavailable("the service was stopped"))
                     return
                 batch = self._scheduler.prepare()
             begun = time.perf_counter()
@@ -142,7 +139,7 @@ class Service:
                     self._scheduler.settle(batch, events)
                 self._changed.notify_all()
 
-    def _recover(self, cause: Exception) -> bool:
+    def _recover(self, cause: BaseException) -> bool:
         """Fail everybody; begin anew with empty storages if that is allowed."""
 
         def failed() -> ServingError:
@@ -155,11 +152,8 @@ class Service:
             metrics.engine_failures += 1
             self._failures = 1 if metrics.finished > self._finished_before else self._failures + 1
             self._finished_before = metrics.finished
-            metrics.failed += len(self._scheduler.running) + len(self._scheduler.queue)
-            self._scheduler.fail_all(failed)
+            metrics.failed += self._scheduler.reset(failed)
             going_on = self._failures <= self.settings.restarts
             self._accepting = self._accepting and going_on
-            if going_on:
-                self._scheduler = self._new_scheduler()
             self._changed.notify_all()
         return going_on

@@ -27,6 +27,16 @@ class Timing:
     total_s: float | None = None
     """Until its end, whatever it was."""
 
+    def passed(self, seconds: float) -> None:
+        """A pass was computed; only the first one counts."""
+        if self.first_pass_s is None:
+            self.first_pass_s = seconds
+
+    def committed(self, seconds: float) -> None:
+        """Slots were decided; only the first ones count."""
+        if self.first_commit_s is None:
+            self.first_commit_s = seconds
+
 
 class Ticket:
     """The events of one answer, in order: iterate over it, in a coroutine or in a thread, once.

@@ -1,0 +1,69 @@
+"""The memory of a service: columns for running requests and columns for finished prefixes, sized once from a budget."""
+
+from __future__ import annotations
+
+from anyorder.errors import ParameterError
+from anyorder.runner import Runner
+from anyorder.serving.job import Job
+from anyorder.serving.pool import StoragePool
+from anyorder.serving.prefix import PrefixCache
+from anyorder.serving.settings import ServiceSettings
+
+
+class KVMemory:
+    """Keys and values of all requests.
+
+    Raises:
+        ParameterError: the budget holds not even one column.
+    """
+
+    def __init__(self, runner: Runner, settings: ServiceSettings) -> None:
+        column = runner.storage(1).num_bytes
+        columns = settings.kv_bytes // column
+        if not columns:
+            raise ParameterError(
+                f"`kv_bytes` is {settings.kv_bytes}, and one token's keys and values take {column}; give more",
+                param="kv_bytes",
+            )
+        kept = int(columns * settings.prefix_share)
+        self.unit = settings.prefix_unit
+        self.pool = StoragePool(runner.storage(columns - kept))
+        self.prefixes = PrefixCache(runner.storage(kept), self.unit)
+
+    @property
+    def num_bytes(self) -> int:
+        """All of it."""
+        return self.pool.memory.num_bytes + self.prefixes.memory.num_bytes
+
+    def clear(self) -> None:
+        """Forget everything: nobody runs, and what is stored may be damaged. The memory stays."""
+        self.pool = StoragePool(self.pool.memory)
+        self.prefixes = PrefixCache(self.prefixes.memory, self.unit)
+
+    def take(self, job: Job) -> bool:
+        """Reserve the columns that a job needs to its end; False if there is no room now."""
+        if job.columns:
+            job.lease = self.pool.take(job.columns)
+        return job.lease is not None or not job.columns
+
+    def give(self, job: Job) -> None:
+        """Free what a job holds."""
+        if job.lease is not None:
+            self.pool.give(job.lease)
+            job.lease = None
+
+    def restore(self, job: Job) -> int:
+        """Let a job begin behind what earlier ones computed; the columns that this saves."""
+        if job.prefix is None or job.lease is None:
+            return 0
+        block = job.params.block_length or 1
+        columns = self.prefixes.restore(job.lease.storage, job.ids, job.prefix, salt=job.work.salt, block=block)
+        if columns:
+            job.decoder.resume(columns)
+        return columns
+
+    def keep(self, job: Job, columns: int) -> None:
+        """Keep what a job has stored for good, up to a column, for later ones."""
+        if job.prefix is not None and job.lease is not None:
+            ids = job.decoder.canvas.ids[: min(columns, job.decoder.stored)].tolist()
+            self.prefixes.keep(job.lease.storage, ids, job.prefix, salt=job.work.salt)
