@@ -166,3 +166,14 @@ def test_the_least_recently_used_give_way_from_their_ends() -> None:
     cache.keep(storage, [3, 3], ("causal", 1))
     assert cache.restore(storage, [2, 2, 2, 2, 0], ("causal", 1)) == 2
     assert cache.restore(storage, [1, 1, 1, 1, 0], ("causal", 1)) == 4
+
+
+def test_a_block_is_taken_over_whole_or_not_at_all() -> None:
+    """Three units are known, one and a half blocks."""
+    model = tiny("llama")
+    steps = Steps(model, KEEPING)
+    after(steps, work([*TEXT], mode="causal"))
+    again = work([*TEXT[:13]], mode="block", block_length=8)
+    ticket = after(steps, again)
+    assert ticket.cached_tokens == 8
+    assert_same(events_of(ticket), alone(model, again), passes=False)
