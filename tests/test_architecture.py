@@ -38,6 +38,7 @@ ALLOWED = {
     "chat": "api prompt cache canvas params events errors",
     "conversion": "api prompt resolve models training params errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
+    "server": "serving prompt params canvas models generation events errors",  # HTTP at the edge of the service
     "cli": "*",
     "__init__": "*",
     "__main__": "cli",

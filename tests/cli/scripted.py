@@ -30,6 +30,9 @@ class ByteTokenizer:
     def decode(self, ids: list[int], skip_special: bool = True) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
 
+    def token_id(self, token: str) -> int | None:
+        return None
+
 
 class ScriptedNetwork:
     """Predicts for column c of the canvas the character c of SCRIPT, over and over; the text before does not matter."""

@@ -17,6 +17,8 @@ FIRST_WORD = 7
 class NumberTokenizer:
     """Token 7 is "7"; a message is its role's token, its words, and the stop token."""
 
+    has_chat_template = True
+
     def encode_text(self, text: str, *, bos: bool = False) -> list[int]:
         return [int(word) for word in text.split()]
 
@@ -28,6 +30,9 @@ class NumberTokenizer:
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         return " ".join(str(token) for token in ids if token >= FIRST_WORD)
+
+    def token_id(self, token: str) -> int | None:
+        return None
 
 
 def talking(family: str) -> LoadedModel:

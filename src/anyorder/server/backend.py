@@ -1,0 +1,144 @@
+"""What every endpoint works with: the service, its model, and how requests become answers."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from anyorder.canvas import Hole
+from anyorder.errors import ModelError, ParameterError
+from anyorder.params import DecodeParams
+from anyorder.prompt import Prompt, encode_prompt
+from anyorder.server.choice import Choice
+from anyorder.server.errors import ApiError
+from anyorder.server.metrics import ServerMetrics
+from anyorder.server.settings import ServerSettings
+from anyorder.server.streams.answer import Answer
+from anyorder.serving import Priority, Service, Work
+
+if TYPE_CHECKING:
+    from anyorder.models.loaded import LoadedModel
+    from anyorder.models.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What one request wants of the engine: some prompts, each answered `n` times."""
+
+    prompts: Sequence[Sequence[int | Hole]]
+    params: DecodeParams
+    n: int = 1
+    stops: Sequence[str] = ()
+    with_tokens: bool = False
+    realtime: bool = False
+    tag: str = ""
+    key: str | None = None
+    """API key of the client: what others asked shall not be told by how long an answer takes."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A service with what the HTTP side needs to know of it."""
+
+    service: Service
+    settings: ServerSettings
+    defaults: DecodeParams = field(default_factory=DecodeParams)
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def model(self) -> LoadedModel:
+        return self.service.model
+
+    @property
+    def name(self) -> str:
+        """The model's name on the wire."""
+        source = self.model.source
+        return self.settings.name or (Path(source).name if Path(source).exists() else source)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer.
+
+        Raises:
+            ModelError: it has none.
+        """
+        if self.model.tokenizer is None:
+            raise ModelError(f"{self.model.source} has no tokenizer, and a server speaks text; use anyorder generate")
+        return self.model.tokenizer
+
+    @cached_property
+    def byte_ids(self) -> frozenset[int]:
+        """Tokens of single bytes, for characters that the vocabulary lacks."""
+        found = (self.tokenizer.token_id(f"<0x{byte:02X}>") for byte in range(256))
+        return frozenset(token for token in found if token is not None)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Ids to text."""
+        return self.tokenizer.decode(list(ids))
+
+    def check_model(self, name: str) -> None:
+        """Refuse a request for another model."""
+        if name != self.name:
+            message = f"there is no model {name[:200]!r} here; this server has {self.name!r}"
+            raise ApiError(404, message, param="model", code="model_not_found")
+
+    def check_choices(self, count: int, param: str = "n") -> None:
+        """Refuse a request for too many answers."""
+        if count > self.settings.max_choices:
+            message = f"{count} answers are wanted at once; this server gives at most {self.settings.max_choices}"
+            raise ApiError(400, message, param=param, code="too_many_choices")
+
+    async def encode(self, prompt: Prompt, param: str) -> list[int | Hole]:
+        """A prompt as ids and holes, made in a thread: long texts take their time."""
+        try:
+            return await to_thread.run_sync(partial(encode_prompt, self.model, prompt))
+        except ParameterError as error:
+            raise ParameterError(str(error), param=param) from None
+
+    async def submit(self, ask: Ask) -> list[Choice]:
+        """Hand everything to the engine, or nothing."""
+        choices: list[Choice] = []
+        try:
+            for number, prompt in enumerate(ask.prompts):
+                for sample in range(ask.n):
+                    choices.append(await self._choice(ask, number, prompt, sample, index=len(choices)))
+        except BaseException:
+            for choice in choices:
+                choice.ticket.cancel()
+            raise
+        return choices
+
+    async def _choice(self, ask: Ask, number: int, prompt: Sequence[int | Hole], sample: int, *, index: int) -> Choice:
+        work = Work(
+            prompt=prompt,
+            params=ask.params,
+            sample=sample,
+            priority=_priority(ask),
+            deadline_s=self.settings.request_timeout_s,
+            tag=ask.tag,
+            salt=hashlib.sha256(ask.key.encode()).hexdigest() if ask.key else "",
+        )
+        ticket = await to_thread.run_sync(self.service.submit, work)
+        hole = sum(part.length for part in prompt if isinstance(part, Hole))
+        stop_ids = self.model.stop_ids if ask.params.stop_ids is None else ask.params.stop_ids
+        answer = Answer(
+            self.decode, stop_ids, ask.stops, hole=hole > 0, byte_ids=self.byte_ids, with_tokens=ask.with_tokens
+        )
+        return Choice(index=index, prompt=number, ticket=ticket, answer=answer, hole_length=hole)
+
+    def longest_answer(self, prompt: Sequence[int | Hole]) -> int:
+        """Tokens of an answer when the request does not say: the server's default, or what the context leaves."""
+        room = self.model.config.max_context - len(prompt)
+        return max(min(self.defaults.max_new_tokens, room), 1)
+
+
+def _priority(ask: Ask) -> Priority:
+    return "realtime" if ask.realtime else "normal"

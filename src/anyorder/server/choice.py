@@ -1,0 +1,98 @@
+"""The answers of one request on their way: tickets in, deltas out, and nobody left running behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from anyorder.events import Event
+from anyorder.server.streams.answer import Answer, Delta, Token
+from anyorder.serving import Ticket
+
+
+@dataclass
+class Choice:
+    """One answer of a request."""
+
+    index: int
+    """Among the answers of the request."""
+    prompt: int
+    """Which prompt of the request it answers."""
+    ticket: Ticket
+    answer: Answer
+    hole_length: int = 0
+    """Slots of the prompt that are to be filled."""
+    tokens: list[Token] = field(default_factory=list[Token])
+    """Delivered so far, where they are wanted."""
+    asked_at: float = field(default_factory=time.monotonic)
+    first_text_at: float | None = None
+    last_at: float | None = None
+
+    def add(self, event: Event) -> Delta:
+        """Take one event."""
+        delta = self.answer.add(event)
+        self.tokens += delta.tokens
+        self.last_at = time.monotonic()
+        if delta.text and self.first_text_at is None:
+            self.first_text_at = self.last_at
+        return delta
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that the client wrote, with the template's."""
+        return self.ticket.prompt_tokens - self.hole_length
+
+    @property
+    def cached_tokens(self) -> int:
+        """Those of them that an earlier request had computed."""
+        return self.ticket.cached_tokens
+
+
+Step = tuple[Choice, Event, Delta]
+_Happened = tuple[Choice, Event | Exception]
+
+
+async def run(choices: Sequence[Choice]) -> AsyncGenerator[Step]:
+    """What happens to the answers, as it happens; whoever leaves early has cancelled them.
+
+    Raises:
+        ServingError: of the first answer that failed; the others are cancelled.
+    """
+    queue: asyncio.Queue[_Happened] = asyncio.Queue()
+    tasks = [asyncio.create_task(_follow(choice, queue)) for choice in choices]
+    running = len(tasks)
+    try:
+        while running:
+            choice, happened = await queue.get()
+            if choice.answer.finish_reason:
+                continue  # a stop string ended it; what the engine still says does not matter
+            if isinstance(happened, Exception):
+                raise happened
+            delta = choice.add(happened)
+            if delta.finish_reason:
+                choice.ticket.cancel()
+                running -= 1
+            yield choice, happened, delta
+    finally:
+        for choice, task in zip(choices, tasks, strict=True):
+            choice.ticket.cancel()
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _follow(choice: Choice, queue: asyncio.Queue[_Happened]) -> None:
+    try:
+        async for event in choice.ticket:
+            queue.put_nowait((choice, event))
+    except Exception as error:
+        queue.put_nowait((choice, error))
+
+
+async def collect(choices: Sequence[Choice]) -> None:
+    """Run all answers to their ends."""
+    async for _ in run(choices):
+        pass

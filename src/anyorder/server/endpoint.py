@@ -1,0 +1,123 @@
+"""What all endpoints share: failures become answers, answers become JSON or a stream, and both are recorded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from anyorder.errors import AnyorderError
+from anyorder.server.backend import Backend
+from anyorder.server.choice import Choice, collect
+from anyorder.server.connection import ClientGone, EventStream, while_connected
+from anyorder.server.errors import as_api_error
+from anyorder.server.stream import Frames, Voice
+from anyorder.server.usage import usage
+from anyorder.server.wire.common import Common
+
+log = logging.getLogger("anyorder.server")
+GONE = 499  # the status, in logs and metrics, of an answer that nobody waited for
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def backend_of(request: Request) -> Backend:
+    """The backend of the application."""
+    return request.app.state.backend
+
+
+def request_id(request: Request) -> str:
+    """The id that names the request in logs."""
+    return request.scope.get("state", {}).get("request_id", "")
+
+
+@dataclass
+class Record:
+    """One line of the log and one entry of the metrics, written once."""
+
+    request: Request
+    surface: str
+    choices: Sequence[Choice] = ()
+    began: float = field(default_factory=time.monotonic)
+    written: bool = False
+
+    def write(self, status: int, error: Exception | None = None) -> None:
+        """Say how the request ended. Neither prompt nor answer is in it."""
+        if self.written:
+            return
+        self.written = True
+        metrics = backend_of(self.request).metrics
+        metrics.requests.labels(self.surface, str(status)).inc()
+        metrics.add(self.choices)
+        line: dict[str, Any] = {"request_id": request_id(self.request), "surface": self.surface, "status": status}
+        line["seconds"] = round(time.monotonic() - self.began, 4)
+        if self.choices:
+            counted = usage(self.choices)
+            line |= {name: counted[name] for name in ("prompt_tokens", "completion_tokens", "cached_input_tokens")}
+            line["passes"] = counted["diffusion"]["passes"]
+            line["finish_reasons"] = [choice.answer.finish_reason for choice in self.choices]
+            line["queued_s"] = [choice.ticket.timing.queued_s for choice in self.choices]
+        if error is not None:
+            line["error"] = as_api_error(error).code
+        unexpected = error is not None and not isinstance(error, AnyorderError) and status >= 500
+        log.log(
+            logging.ERROR if status >= 500 else logging.INFO, json.dumps(line), exc_info=error if unexpected else None
+        )
+
+
+def endpoint(surface: str) -> Callable[[Callable[[Request, Record], Awaitable[Response]]], Endpoint]:
+    """A decorator: whatever the function raises is answered in the OpenAI shape."""
+
+    def decorate(function: Callable[[Request, Record], Awaitable[Response]]) -> Endpoint:
+        @wraps(function)
+        async def answer(request: Request) -> Response:
+            record = Record(request, surface)
+            try:
+                response = await function(request, record)
+            except ClientGone:
+                record.write(GONE)
+                return Response(status_code=GONE)
+            except Exception as error:
+                refusal = as_api_error(error)
+                record.write(refusal.status, error)
+                return refusal.response()
+            if not isinstance(response, EventStream):  # a stream is recorded at its end
+                record.write(response.status_code)
+            return response
+
+        return answer
+
+    return decorate
+
+
+async def respond(record: Record, wire: Common, voice: Voice, choices: Sequence[Choice]) -> Response:
+    """The answers, whole or as they come."""
+    record.choices = choices
+    request = record.request
+    backend = backend_of(request)
+    if wire.format is None:
+        await while_connected(request.receive, collect(choices))
+        return JSONResponse(voice.reply(choices, usage(choices)))
+    frames = _recorded(Frames(voice, wire.format, wire.includes_usage), choices, record)
+    return EventStream(frames, timeout_s=backend.settings.write_timeout_s, headers={})
+
+
+async def _recorded(frames: Frames, choices: Sequence[Choice], record: Record) -> AsyncGenerator[bytes]:
+    """The frames; how the stream ended is recorded before its last one, or when the client goes."""
+    failure: list[Exception] = []
+    try:
+        async with aclosing(frames.of(choices, failure.append)) as made:
+            async for frame in made:
+                yield frame
+    finally:
+        ended = all(choice.answer.finish_reason for choice in choices)
+        status = as_api_error(failure[0]).status if failure else 200 if ended else GONE
+        record.write(status, failure[0] if failure else None)

@@ -1,0 +1,92 @@
+"""Figures for Prometheus: the engine's, read when asked for, and those of the requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+
+from anyorder.server.choice import Choice
+from anyorder.serving import Service
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_TOKENS_PER_FORWARD = (0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+_GAUGES = {
+    "running": "Requests that take part in passes",
+    "queued": "Requests that wait",
+    "columns_used": "Columns of keys and values that running requests hold",
+    "columns_total": "Columns of keys and values for running requests",
+    "prefix_used": "Columns in the prefix cache",
+    "prefix_total": "Columns that fit the prefix cache",
+    "kv_bytes": "Memory for keys and values, in bytes",
+}
+_COUNTERS = {
+    "passes": "Forward passes",
+    "sequence_passes": "Forward passes, each counted once per request that took part; by passes it is the occupancy",
+    "tokens": "Slots committed",
+    "positions": "Canvas positions computed by finished requests",
+    "prompt_tokens": "Prompt tokens of requests that began to run",
+    "cached_tokens": "Those of them that the prefix cache had",
+    "prefix_hits": "Requests that found something in the prefix cache",
+    "engine_failures": "Failures of the engine",
+}
+
+
+class ServerMetrics:
+    """Counters and histograms of the requests, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "anyorder_requests", "Requests by surface and HTTP status", ["surface", "status"], registry=self.registry
+        )
+        self.first_text = self._histogram("time_to_first_text_seconds", "From the request to its first text", _SECONDS)
+        self.last_text = self._histogram("time_to_last_text_seconds", "From the request to the end", _SECONDS)
+        self.queue = self._histogram("queue_seconds", "Time of a request in the queue", _SECONDS)
+        self.tokens_per_forward = self._histogram(
+            "tokens_per_forward", "Delivered tokens of an answer per pass", _TOKENS_PER_FORWARD
+        )
+        self.delivered = Counter("anyorder_delivered_tokens", "Tokens delivered", registry=self.registry)
+        self.wasted = Counter("anyorder_wasted_tokens", "Slots committed for nothing", registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"anyorder_{name}", text, buckets=buckets, registry=self.registry)
+
+    def watch(self, service: Service) -> None:
+        """Read the engine's figures whenever somebody asks."""
+        self.registry.register(_EngineFigures(service))
+
+    def add(self, choices: Sequence[Choice]) -> None:
+        """Count answers, finished or given up."""
+        for choice in choices:
+            answer = choice.answer
+            self.delivered.inc(answer.delivered)
+            self.wasted.inc(answer.wasted)
+            if choice.ticket.timing.queued_s is not None:
+                self.queue.observe(choice.ticket.timing.queued_s)
+            if choice.first_text_at is not None:
+                self.first_text.observe(choice.first_text_at - choice.asked_at)
+            if answer.finish_reason and choice.last_at is not None:
+                self.last_text.observe(choice.last_at - choice.asked_at)
+                self.tokens_per_forward.observe(answer.delivered / max(answer.passes, 1))
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _EngineFigures:
+    """The status of a service, as metrics."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def collect(self) -> Iterable[Metric]:
+        status = self.service.status()
+        for name, text in _GAUGES.items():
+            yield GaugeMetricFamily(f"anyorder_{name}", text, value=getattr(status, name))
+        for name, text in _COUNTERS.items():
+            yield CounterMetricFamily(f"anyorder_{name}", text, value=getattr(status.metrics, name))

@@ -1,0 +1,1 @@
+"""From events to what a client reads: append-only text, snapshots of the canvas, typed events. No HTTP."""

@@ -1,0 +1,164 @@
+"""The fold of one request's events into an answer whose text only ever grows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from anyorder.events import Committed, Event, Finished
+from anyorder.generation import Fold
+from anyorder.server.streams.text import Decode, Detokenizer, StopFilter
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One delivered token."""
+
+    id: int
+    text: str
+    probability: float
+    """At the pass that committed it, in [0, 1]; 1 where the caller forced it."""
+    offset: int
+    """Characters of the answer in front of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What an event adds to the answer."""
+
+    text: str = ""
+    tokens: tuple[Token, ...] = ()
+    """Those whose text has now been handed out."""
+    finish_reason: str | None = None
+
+
+@dataclass
+class Answer:
+    """The text of the leading decided slots, in the order of the canvas, up to a stop token or a stop string.
+
+    A slot is handed out when every slot before it is decided; what was handed out never changes.
+
+    Args:
+        decode: ids to text.
+        stop_ids: tokens that end the answer.
+        stops: texts that end the answer; they are not part of it.
+        hole: the answer is what fills the prompt's hole, not what follows the prompt.
+        byte_ids: see `Detokenizer`.
+        with_tokens: keep the delivered tokens, for log-probabilities.
+    """
+
+    decode: Decode
+    stop_ids: tuple[int, ...]
+    stops: Sequence[str] = ()
+    hole: bool = False
+    byte_ids: Collection[int] = ()
+    with_tokens: bool = False
+    text: str = ""
+    """Handed out so far."""
+    finish_reason: str | None = None
+    delivered: int = 0
+    """Tokens of the text."""
+    passes: int = 0
+    positions: int | None = None
+    """Canvas positions computed; None until the engine has finished, which it has not when a stop string was found."""
+    revised: int = 0
+    """Decided slots that were decided anew."""
+    fold: Fold = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fold = Fold(self.decode, self.stop_ids, lambda: 0.0, 0.0)
+        self._detokenizer = Detokenizer(self.decode, self.byte_ids)
+        self._filter = StopFilter(self.stops)
+        self._next: int | None = None  # the first slot that is not part of the text yet
+        self._groups: list[tuple[int, list[int]]] = []  # (characters, slots) handed to the filter and not delivered
+        self._pending: list[int] = []  # slots whose text is not complete
+        self._offset = 0  # characters of delivered groups
+
+    @property
+    def stopped(self) -> bool:
+        """True if a stop string was found: whatever is still decoded is not wanted."""
+        return self._filter.hit is not None
+
+    @property
+    def wasted(self) -> int:
+        """Committed slots that are not part of the answer and no stop token that ended it."""
+        ends = not self.stopped and not self.hole and self.fold.answer_end() < len(self.fold.ids)
+        return max(len(self.fold.commits) - self.delivered - int(ends), 0)
+
+    def add(self, event: Event) -> Delta:
+        """Take one event; the answer takes none behind its finish reason."""
+        if isinstance(event, Committed):
+            self.revised += sum(slot in self.fold.commits for slot in event.slots)
+            self.passes = event.pass_index + 1
+        self.fold.add(event)
+        text = self._filter.push(self._grown())
+        if isinstance(event, Finished):
+            self.passes, self.positions = event.passes, event.positions
+            if not self.stopped:
+                text += self._filter.push(self._completed())
+            self.finish_reason = event.reason
+        if self.stopped:
+            self.finish_reason = "stop"
+        elif self.finish_reason:
+            text += self._filter.flush()
+        self.text += text
+        return Delta(text, self._delivered(), self.finish_reason)
+
+    def _grown(self) -> str:
+        """The text that the newly leading slots complete."""
+        slots = self._leading()
+        if not slots:
+            return ""
+        self._pending += slots
+        before = self._detokenizer.read
+        return self._grouped(self._detokenizer.push([self.fold.ids[slot] for slot in slots]), before)
+
+    def _completed(self) -> str:
+        before = self._detokenizer.read
+        return self._grouped(self._detokenizer.flush(), before)
+
+    def _grouped(self, text: str, before: int) -> str:
+        taken = self._detokenizer.read - before
+        if taken:
+            self._groups.append((len(text), self._pending[:taken]))
+            del self._pending[:taken]
+        return text
+
+    def _leading(self) -> list[int]:
+        """Slots that every slot before them is decided of, and that were not leading so far."""
+        fold = self.fold
+        if self._next is None:
+            self._next = fold.holes[0] if self.hole else fold.answer_start
+        end = fold.holes[-1] + 1 if self.hole else fold.answer_end()
+        begin = self._next
+        while self._next < end and self._next not in fold.open:
+            self._next += 1
+        return list(range(begin, self._next))
+
+    def _delivered(self) -> tuple[Token, ...]:
+        """Count, and list if wanted, the tokens whose text has been handed out."""
+        tokens: list[Token] = []
+        while self._groups and (self._groups[0][0] + self._offset <= len(self.text) or self.finish_reason):
+            size, group = self._groups.pop(0)
+            covered = group[: self._covered(group, size, len(self.text) - self._offset)]
+            self.delivered += len(covered)
+            if self.with_tokens:
+                tokens += [self._token(covered[: n + 1], size) for n in range(len(covered))]
+            self._offset += size
+        return tuple(tokens)
+
+    def _covered(self, group: list[int], size: int, wanted: int) -> int:
+        """How many tokens of a group of `size` characters its first `wanted` characters need."""
+        if wanted >= size:
+            return len(group)
+        if wanted <= 0:
+            return 0
+        ids = [self.fold.ids[slot] for slot in group]
+        return next((n for n in range(1, len(ids)) if len(self.decode(ids[:n])) >= wanted), len(ids))
+
+    def _token(self, slots: list[int], size: int) -> Token:
+        """The last of some slots that lead a group of `size` characters."""
+        ids = [self.fold.ids[slot] for slot in slots]
+        probability = self.fold.commits[slots[-1]][1] if slots[-1] in self.fold.commits else 1.0
+        offset = self._offset + min(len(self.decode(ids[:-1])), size)
+        return Token(ids[-1], self.decode(ids[-1:]), probability, offset)

@@ -1,0 +1,66 @@
+"""`POST /v1/completions`."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anyorder.canvas import Hole
+from anyorder.errors import ParameterError
+from anyorder.server.backend import Ask, Backend
+from anyorder.server.body import read_object, validate
+from anyorder.server.endpoint import Record, backend_of, endpoint, request_id, respond
+from anyorder.server.errors import bad_request
+from anyorder.server.surfaces.chat import head
+from anyorder.server.wire.common import decode_params, renamed, without_neutral
+from anyorder.server.wire.completions import PREFIX, CompletionRequest, CompletionVoice, Prompt
+
+
+@endpoint("completions")
+async def completions(request: Request, record: Record) -> Response:
+    """Continue texts, or fill what is between them and a suffix."""
+    backend = backend_of(request)
+    wire = validate(CompletionRequest, without_neutral(await read_object(request, backend.settings)))
+    backend.check_model(wire.model)
+    prompts = wire.prompts()
+    backend.check_choices(len(prompts) * wire.choices, "n" if len(prompts) == 1 else "prompt")
+    if wire.max_tokens < 1:
+        raise bad_request(f"`max_tokens` must be at least 1, got {wire.max_tokens}", param="max_tokens")
+    encoded = [await backend.encode(parts(prompt, wire), "prompt") for prompt in prompts]
+    behind = 0 if wire.suffix is not None else wire.max_tokens
+    params = decode_params(wire, backend.defaults, max_new_tokens=behind, param="max_tokens")
+    top = wire.top(params.temperature)
+    voice = CompletionVoice(
+        head(PREFIX, backend),
+        logprobs=None if wire.logprobs is None else top,
+        echoes=[text_of(backend, prompt) for prompt in prompts] if wire.echo else (),
+    )
+    ask = Ask(
+        prompts=encoded,
+        params=params,
+        n=wire.choices,
+        stops=wire.stops,
+        with_tokens=wire.logprobs is not None,
+        realtime=wire.realtime,
+        tag=request_id(request),
+        key=request.scope["state"].get("api_key"),
+    )
+    wire.check_stream()
+    try:
+        choices = await backend.submit(ask)
+    except ParameterError as error:
+        if wire.suffix is not None and error.param == "mode":
+            raise ParameterError(f"this model does not infill as asked: {error}", param="suffix") from None
+        raise renamed(error, wire.diffusion, "max_tokens") from None
+    return await respond(record, wire, voice, choices)
+
+
+def parts(prompt: Prompt, wire: CompletionRequest) -> list[int | str | Hole]:
+    """The prompt, and behind it what is between it and the suffix."""
+    own: list[int | str | Hole] = [prompt] if isinstance(prompt, str) else [*prompt]
+    return own if wire.suffix is None else [*own, Hole(wire.max_tokens), wire.suffix]
+
+
+def text_of(backend: Backend, prompt: Prompt) -> str:
+    """The prompt as text."""
+    return prompt if isinstance(prompt, str) else backend.decode(prompt)

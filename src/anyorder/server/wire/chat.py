@@ -1,0 +1,152 @@
+"""`/v1/chat/completions`: the request, the answer, the chunks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from anyorder.server.choice import Choice
+from anyorder.server.errors import bad_request, unsupported
+from anyorder.server.streams.answer import Delta, Token
+from anyorder.server.streams.text import UNDECODED
+from anyorder.server.wire.common import Common, Wire
+
+PREFIX = "chatcmpl"
+LOWEST = -9999.0  # OpenAI's number for a probability of 0
+LOGPROBS_MODE = "commit_pass"
+
+
+class TextPart(Wire):
+    """A part of a message; only text is read."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(Wire):
+    """One message; what clients echo back from an answer may be there as long as it is empty."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[TextPart] | None = None
+    name: None = None
+    refusal: None = None
+    tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
+    tool_call_id: None = None
+    function_call: None = None
+    audio: None = None
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+
+
+class ChatRequest(Common):
+    """A chat to answer."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1024)]
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    logprobs: bool = False
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @property
+    def limit(self) -> tuple[int | None, str]:
+        """Longest answer, None if it is left to the server, and the parameter that says so."""
+        if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
+            raise bad_request("`max_tokens` and `max_completion_tokens` differ; send one", param="max_tokens")
+        if self.max_completion_tokens is not None:
+            return self.max_completion_tokens, "max_completion_tokens"
+        return self.max_tokens, "max_tokens"
+
+    def plain_messages(self) -> list[dict[str, str]]:
+        """Role and text of every message."""
+        return [_plain(number, message) for number, message in enumerate(self.messages)]
+
+    def top(self, temperature: float) -> int:
+        """How many alternatives to list per token."""
+        return checked_top(self.top_logprobs, "top_logprobs", temperature, wanted=self.logprobs)
+
+
+def checked_top(top: int | None, param: str, temperature: float, *, wanted: bool) -> int:
+    """Alternatives per token that the engine can name: the token itself where it is the best one."""
+    if top is not None and not wanted:
+        raise bad_request(f"`{param}` goes with `logprobs`: true", param=param)
+    if top and (top > 1 or temperature > 0):
+        raise unsupported(
+            param, f"`{param}`: only the committed token's probability is known; use 0, or 1 at temperature 0"
+        )
+    return top or 0
+
+
+def _plain(number: int, message: ChatMessage) -> dict[str, str]:
+    if message.role in ("tool", "function"):
+        raise unsupported(f"messages[{number}].role", f"role {message.role!r}: this server does not parse tools yet")
+    if message.content is None:
+        raise bad_request(f"messages[{number}].content is missing", param=f"messages[{number}].content")
+    parts = message.content if isinstance(message.content, list) else None
+    text = message.content if parts is None else "\n".join(part.text for part in parts)
+    return {"role": "system" if message.role == "developer" else message.role, "content": str(text)}
+
+
+def logprobs(tokens: Sequence[Token], top: int) -> dict[str, Any]:
+    """Log-probabilities, one entry per token; `logprobs_mode` says what they are."""
+    return {"content": [_entry(token, top) for token in tokens], "refusal": None, "logprobs_mode": LOGPROBS_MODE}
+
+
+def _entry(token: Token, top: int) -> dict[str, Any]:
+    whole = UNDECODED not in token.text  # else it is a part of a character, whose bytes are not known here
+    own = {"token": token.text, "logprob": logprob(token), "bytes": list(token.text.encode()) if whole else None}
+    return {**own, "top_logprobs": [own] if top else []}
+
+
+def logprob(token: Token) -> float:
+    """Natural logarithm of the probability at the commit pass."""
+    return math.log(token.probability) if token.probability > 0 else LOWEST
+
+
+@dataclass(frozen=True)
+class ChatVoice:
+    """How a chat answers."""
+
+    head: dict[str, Any]
+    logprobs: bool = False
+    top: int = 0
+
+    def reply(self, choices: Sequence[Choice], usage: dict[str, Any]) -> dict[str, Any]:
+        """The whole answer."""
+        parts = [
+            {
+                "index": choice.index,
+                "message": {"role": "assistant", "content": choice.answer.text, "refusal": None, "tool_calls": None},
+                "finish_reason": choice.answer.finish_reason,
+                "logprobs": self._logs(choice.tokens),
+            }
+            for choice in choices
+        ]
+        return {**self.head, "object": "chat.completion", "choices": parts, "usage": usage, "warning": None}
+
+    def chunk(self, choice: Choice, delta: Delta, *, opens: bool) -> dict[str, Any]:
+        """One piece of an answer; the first one names the role, and comes with text or the end."""
+        content: dict[str, Any] = {"role": "assistant"} if opens else {}
+        if delta.text or opens:
+            content["content"] = delta.text
+        return self._chunk(choice.index, content, delta.finish_reason, self._logs(delta.tokens))
+
+    def snapshot(self, choice: Choice, text: str, progress: float) -> dict[str, Any]:
+        """The whole answer as it stands."""
+        content = {"role": "assistant", "content": text, "tool_calls": []}
+        meta = {"diffusion_content": True, "diffusion_progress": progress}
+        chunk = self._chunk(choice.index, content, choice.answer.finish_reason, None)
+        return {**chunk, "diffusion_meta": meta, "reasoning_summary": None}
+
+    def last_chunk(self, usage: dict[str, Any]) -> dict[str, Any]:
+        """Nothing but the usage."""
+        return {**self.head, "object": "chat.completion.chunk", "choices": [], "usage": usage}
+
+    def _chunk(self, index: int, delta: dict[str, Any], reason: str | None, logs: Any) -> dict[str, Any]:
+        part = {"index": index, "delta": delta, "finish_reason": reason, "logprobs": logs}
+        return {**self.head, "object": "chat.completion.chunk", "choices": [part]}
+
+    def _logs(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
+        return logprobs(tokens, self.top) if self.logprobs else None

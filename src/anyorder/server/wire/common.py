@@ -1,0 +1,242 @@
+"""The parameters that all surfaces share, and how they become `DecodeParams`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from anyorder.errors import ParameterError
+from anyorder.params import DecodeParams, did_you_mean
+from anyorder.server.errors import bad_request, unsupported
+
+MAX_STOPS, MAX_STOP_LENGTH, MAX_BIASES = 4, 64, 300
+
+EXTENSIONS = (
+    "mode", "policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps", "block_length",
+    "sub_block_length", "growth", "draft", "draft_length", "cfg_scale", "cache", "stop_ids", "banned_ids", "forced",
+    "logits_eos_inf", "confidence_eos_eot_inf",
+)  # fmt: skip
+"""Fields of `DecodeParams` that a request may set in its object `diffusion`."""
+
+StreamFormat = Literal["text", "snapshots", "events"]
+
+
+class Wire(BaseModel):
+    """Base of what clients send: exact types, no unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class StreamOptions(Wire):
+    """`stream_options` of a request."""
+
+    include_usage: bool = False
+    include_obfuscation: Literal[False] = False
+
+
+class Common(Wire):
+    """Parameters that mean the same on every surface."""
+
+    model: str
+    n: Annotated[int, Field(ge=1)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    stop: str | list[str] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    logit_bias: dict[str, float] | None = None
+    ignore_eos: bool = False
+    realtime: bool = False
+    """Ahead of the requests that are not."""
+    diffusing: bool = False
+    """Stream snapshots of the whole answer, masks included (Inception's flag)."""
+    stream_format: StreamFormat | None = None
+    """What a stream carries; `diffusing` is short for snapshots."""
+    diffusion: dict[str, Any] | None = None
+    """How to decode: see `EXTENSIONS`."""
+
+    @property
+    def choices(self) -> int:
+        """Answers per prompt."""
+        return self.n or 1
+
+    @property
+    def format(self) -> StreamFormat | None:
+        """What is streamed; None: nothing, the answer comes as one JSON object."""
+        wanted = "snapshots" if self.diffusing else self.stream_format
+        if self.diffusing and self.stream_format not in (None, "snapshots"):
+            raise bad_request("`diffusing` streams snapshots; drop it or `stream_format`", param="stream_format")
+        if wanted is not None and self.stream is False:
+            name = "diffusing" if self.diffusing else "stream_format"
+            raise bad_request(f"`{name}` says how to stream, and `stream` is false; drop one", param=name)
+        return wanted or ("text" if self.stream else None)
+
+    @property
+    def includes_usage(self) -> bool:
+        """True if the stream ends with the usage."""
+        streams = self.format is not None
+        if self.stream_options is not None and not streams:
+            raise bad_request("`stream_options` goes with `stream`: true", param="stream_options")
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def check_stream(self) -> None:
+        """Refuse parameters of streams that contradict each other."""
+        _ = self.includes_usage
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings, checked."""
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        if len(stops) > MAX_STOPS:
+            raise bad_request(f"`stop` takes at most {MAX_STOPS} texts, got {len(stops)}", param="stop")
+        if not all(0 < len(stop) <= MAX_STOP_LENGTH for stop in stops):
+            raise bad_request(f"a text of `stop` has 1 to {MAX_STOP_LENGTH} characters", param="stop")
+        return tuple(stops)
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """A parameter that is only accepted where it asks for nothing."""
+
+    values: Sequence[Any]
+    """What may be sent besides null; () nothing, None in it anything of the right kind."""
+    reason: str
+
+
+_LABEL = "labels the request and changes nothing"
+LABELS = ("user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "metadata", "parallel_tool_calls")
+"""Parameters that label a request: accepted, and without influence on the answer at OpenAI's either."""
+
+_PENALTY = "penalties depend on the order of the tokens, which any-order decoding does not have"
+_TOOLS = "this server does not parse tool calls yet"
+_REASONING = "the served model has no reasoning channel"
+NEUTRAL: dict[str, Neutral] = {
+    "frequency_penalty": Neutral((0,), _PENALTY),
+    "presence_penalty": Neutral((0,), _PENALTY),
+    "repetition_penalty": Neutral((1,), _PENALTY),
+    "min_p": Neutral((0,), "there is no such filter; use top_p or top_k"),
+    "tools": Neutral(([],), _TOOLS),
+    "tool_choice": Neutral(("none", "auto"), _TOOLS),
+    "functions": Neutral(([],), _TOOLS),
+    "function_call": Neutral(("none", "auto"), _TOOLS),
+    "response_format": Neutral(({"type": "text"},), "structure is not guaranteed yet, and not pretended"),
+    "reasoning_effort": Neutral(("none", "minimal", "instant"), _REASONING),
+    "reasoning_summary": Neutral((False,), _REASONING),
+    "reasoning_summary_wait": Neutral((False,), _REASONING),
+    "modalities": Neutral((["text"],), "the model reads and writes text"),
+    "audio": Neutral((), "the model reads and writes text"),
+    "prediction": Neutral((), "an expected answer is not used"),
+    "web_search_options": Neutral((), "this server searches nothing"),
+    "moderation": Neutral((), "this server has no moderation"),
+    "store": Neutral((False,), "this server stores nothing"),
+    "service_tier": Neutral(("auto", "default"), "there is one tier; `realtime` goes first"),
+    "verbosity": Neutral(("medium",), "the model has no such setting; ask for it in the prompt"),
+}
+"""OpenAI's and Inception's parameters that are refused unless they ask for nothing."""
+
+
+def without_neutral(data: dict[str, Any]) -> dict[str, Any]:
+    """The request without its labels and without parameters that ask for nothing.
+
+    Raises:
+        ApiError: one of them asks for something.
+    """
+    kept: dict[str, Any] = {}
+    for name, value in data.items():
+        rule = NEUTRAL.get(name)
+        if value is None or name in LABELS:
+            continue
+        if rule is None:
+            kept[name] = value
+        elif not any(value == neutral and type(value) in _kinds(neutral) for neutral in rule.values):
+            allowed = " or ".join(map(repr, rule.values))
+            raise unsupported(
+                name, f"`{name}`: {rule.reason}; leave it out" + (f" or use {allowed}" if allowed else "")
+            )
+    return kept
+
+
+def _kinds(value: object) -> tuple[type, ...]:
+    return (int, float) if type(value) in (int, float) else (type(value),)
+
+
+def decode_params(
+    wire: Common, defaults: DecodeParams, *, max_new_tokens: int, param: str, stop_ids: tuple[int, ...] | None = None
+) -> DecodeParams:
+    """How to decode what a request asks for; what it leaves out is as the server was started.
+
+    Args:
+        max_new_tokens: longest answer.
+        param: the request's own name for it.
+        stop_ids: instead of the model's; None: those.
+    Raises:
+        ApiError: a value that `DecodeParams` refuses, under the name that the request has for it.
+    """
+    extension = dict(wire.diffusion or {})
+    for name in extension:
+        if name not in EXTENSIONS:
+            hint = did_you_mean(name[:80], list(EXTENSIONS))
+            raise bad_request(f"unknown field {name[:80]!r} of `diffusion`{hint}", param=f"diffusion.{name[:80]}")
+    changes: dict[str, Any] = {**_as_fields(extension), "max_new_tokens": max_new_tokens, **_sampling(wire, defaults)}
+    if stop_ids is not None or wire.ignore_eos:
+        changes["stop_ids"] = stop_ids or ()
+    if wire.logit_bias:
+        changes["logit_bias"] = _biases(wire.logit_bias)
+    try:
+        return defaults.replace(**changes)
+    except ParameterError as error:
+        raise renamed(error, extension, param) from None
+
+
+def renamed(error: ParameterError, extension: dict[str, Any] | None, param: str) -> ParameterError:
+    """The error under the name that the request has for the parameter."""
+    name = error.param or ""
+    if name == "max_new_tokens":
+        return ParameterError(str(error).replace("max_new_tokens", param), param=param)
+    return ParameterError(str(error), param=f"diffusion.{name}" if name in (extension or {}) else name)
+
+
+def _sampling(wire: Common, defaults: DecodeParams) -> dict[str, Any]:
+    """Temperature and what goes with it; a nucleus of everything is none, and at temperature 0 none matters."""
+    temperature = defaults.temperature if wire.temperature is None else wire.temperature
+    changes: dict[str, Any] = {"temperature": temperature}
+    if wire.top_p is not None:
+        changes["top_p"] = None if wire.top_p == 1 else wire.top_p
+    if wire.top_k is not None:
+        changes["top_k"] = None if wire.top_k == -1 else wire.top_k
+    DecodeParams.of(**changes)  # in range, whether it matters or not
+    if wire.temperature == 0:
+        changes |= {"top_p": None, "top_k": None}
+    if wire.seed is not None:
+        changes["seed"] = wire.seed
+    elif temperature > 0:
+        changes["seed"] = secrets.randbelow(2**63)
+    return changes
+
+
+def _biases(given: dict[str, float]) -> dict[int, float]:
+    if len(given) > MAX_BIASES:
+        raise bad_request(f"`logit_bias` takes at most {MAX_BIASES} tokens, got {len(given)}", param="logit_bias")
+    try:
+        return {int(token): value for token, value in given.items()}
+    except ValueError:
+        raise bad_request("`logit_bias` maps token ids, written as texts, to numbers", param="logit_bias") from None
+
+
+def _as_fields(extension: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples, and the keys of its objects are texts."""
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in extension.items()}
+    forced = fields.get("forced")
+    if isinstance(forced, dict):
+        try:
+            fields["forced"] = {int(offset): token for offset, token in forced.items()}
+        except ValueError:
+            message = "`diffusion.forced` maps answer offsets, written as texts, to token ids"
+            raise bad_request(message, param="diffusion.forced") from None
+    return fields
