@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.models.tiny_models import LLAMA
 
+from anyorder.models import rows
 from anyorder.models.config import parse_hf
 from anyorder.models.rope import rotate, rotation
 
@@ -80,3 +81,18 @@ def test_tables_made_while_inferring_serve_training() -> None:
     x = torch.ones(1, 4, 8, requires_grad=True)
     rotate(x, *rotation(config, torch.tensor([1]), torch.float32)).sum().backward()
     assert x.grad is not None
+
+
+@pytest.mark.parametrize("tokens", [1, 7])
+def test_gradients_are_turned_back(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "ROWS", 3)
+    config = parse_hf(LLAMA)
+    cos, sin = rotation(config, torch.arange(tokens) * 5, torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(tokens, 4, 8, generator=generator, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn(x.shape, generator=generator, dtype=torch.float64)
+    half = torch.cat((-x[..., 4:], x[..., :4]), -1)  # as published code writes it
+    want = x * cos + half * torch.cat((-sin[..., :4], sin[..., 4:]), -1)
+    got = rotate(x, cos, sin)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(*(torch.autograd.grad(y, x, gradient, retain_graph=True) for y in (got, want)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from anyorder.models.config import ModelConfig, RopeScaling
+from anyorder.models.rows import in_cache
 
 
 def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -30,8 +32,34 @@ def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype) -> tupl
 
 def rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate [T, H, D] heads; the result has the dtype of `heads`."""
+    trained = heads.device.type == "cpu" and torch.is_grad_enabled() and heads.requires_grad
+    return _Rotate.apply(heads, cos, sin) if trained else _rotated(heads, cos, sin)
+
+
+def _rotated(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     # rolling by half a head and signed sines: the usual cat((-x2, x1)) without its two extra copies
     return torch.addcmul(heads * cos, heads.roll(heads.shape[-1] // 2, -1), sin).to(heads.dtype)
+
+
+class _Rotate(torch.autograd.Function):
+    """Its gradient is turned back by the same angles: sines of the other sign."""
+
+    @staticmethod
+    def forward(ctx: Any, heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _by_rows(heads, cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        cos, sin = ctx.saved_tensors
+        return _by_rows(grad_outputs[0], cos, -sin), None, None
+
+
+def _by_rows(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    result = torch.empty_like(heads)
+    for each, c, s, out in zip(*map(in_cache, (heads, cos, sin, result)), strict=True):
+        out.copy_(_rotated(each.to(cos.dtype), c, s))
+    return result
 
 
 @lru_cache(maxsize=64)

@@ -19,6 +19,7 @@ from anyorder.training.flops import matrix_rate
 from anyorder.training.interfaces import Objective, Publish, Rows
 from anyorder.training.interrupts import Interrupts
 from anyorder.training.log import Log
+from anyorder.training.memory import keep_freed_memory
 from anyorder.training.meter import Meter
 from anyorder.training.optimisation import Optimisation, check_same
 from anyorder.training.progress import Bar
@@ -137,6 +138,8 @@ class Trainer:
             TrainingError: a loss is no number, or a checkpoint cannot be written or read.
             ParameterError: the folder holds another run.
         """
+        if self.team.device.type == "cpu":
+            keep_freed_memory()
         self._resume()
         self.network.train()
         meter = Meter(self.step, self.team, self._matrix_rate())
