@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+import json
+import math
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 
 from anyorder.params import did_you_mean
@@ -60,29 +62,54 @@ async def _read(request: Request, limit: int) -> bytes:
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
-    """A JSON object, strictly: UTF-8, no nan, no lone surrogates, not too deep.
+    """A JSON object, strictly: UTF-8, no nan, no lone surrogates, no repeated keys, not too deep.
 
     Raises:
         ApiError: it is anything else.
     """
     try:
-        data = from_json(raw, allow_inf_nan=False)
+        data = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
         _check_tree(data, _MAX_DEPTH)
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"the body is no JSON: {error}", code="invalid_json") from None
+    except RecursionError:
+        raise bad_request(f"the body is nested deeper than {_MAX_DEPTH} levels", code="invalid_json") from None
+    except ValueError as error:
+        raise bad_request(f"the body is no JSON: {str(error)[:200]}", code="invalid_json") from None
     if not isinstance(data, dict):
         raise bad_request(f"the body must be a JSON object, got {_kind(data)}", code="invalid_json")
     return data
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of two equal keys another reader might take the other one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has the same key twice")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
 def _check_tree(value: object, depth: int) -> None:
     if depth == 0:
         raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
-    if isinstance(value, int) and abs(value) > _MAX_WHOLE:
-        raise ValueError("it holds a whole number beyond 64 bits")
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in parts:
-        _check_tree(part, depth - 1)
+    match value:
+        case str():
+            value.encode("utf-8")  # a lone surrogate is no text
+        case float() if not math.isfinite(value):
+            raise ValueError("a number is too large")
+        case int() if abs(value) > _MAX_WHOLE:
+            raise ValueError("a whole number does not fit 64 bits")
+        case dict():
+            for name, part in value.items():
+                _check_tree(name, depth)
+                _check_tree(part, depth - 1)
+        case list():
+            for part in value:
+                _check_tree(part, depth - 1)
+        case _:
+            pass
 
 
 def _kind(value: object) -> str:
@@ -99,7 +126,7 @@ def validate(model: type[M], data: dict[str, Any]) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        first = _most_telling(error)
         path = _path(first["loc"])
         if first["type"] == "extra_forbidden":
             name, known = str(first["loc"][-1])[:80], list(model.model_fields)
@@ -108,6 +135,13 @@ def validate(model: type[M], data: dict[str, Any]) -> M:
         missing = first["type"] == "missing"
         message = f"`{path}` is missing" if missing else f"`{path}`: {first['msg'].removeprefix('Value error, ')}"
         raise bad_request(message, param=path, code="missing_parameter" if missing else "invalid_type") from None
+
+
+def _most_telling(error: ValidationError) -> ErrorDetails:
+    """The first fault; of a value that may be one of several things, that of the one it comes closest to."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    same = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]
+    return max(same, key=lambda fault: len(fault["loc"]))
 
 
 def _path(loc: tuple[str | int, ...]) -> str:
