@@ -108,16 +108,17 @@ class Blend:
     """How guesses and a forecast of the same place become one: a product of powers, as both must agree.
 
     The guesses know the token before and nothing of what the text is about; the forecast knows the text and not the
-    token before.
+    token before. The numbers are the likeliest of a grid on 72 conversations of the default model that neither its table
+    nor its adapter has seen.
     """
 
     guessed: float = 0.7
     """Power of the guesses' chance."""
-    forecast: tuple[float, ...] = (0.7, 0.5)
+    forecast: tuple[float, ...] = (0.9, 0.7)
     """Power of the forecast's probability, by how far ahead it is; the last one for all further ones."""
-    least: float = 1e-3
+    least: float = 3e-3
     """Chance of what one of the two does not know."""
-    mass: float = 0.9
+    mass: float = 0.95
     """Chance of all tokens together that one of the two knows."""
 
     def blended(self, guesses: Guesses, forecasts: Sequence[Forecast]) -> Guesses:
