@@ -251,6 +251,7 @@ def _block(
     cached: int,
 ) -> BlockDecoder:
     assert params.block_length is not None
+    both_ways = model.adapter is not None or model.spec.blocks_both_ways
     return BlockDecoder(
         canvas,
         chooser,
@@ -262,8 +263,8 @@ def _block(
         eps=params.eps or _EPS,
         shift=model.spec.shift,
         attention="causal" if model.spec.attention == "causal" else "block",
-        adapted=model.adapter is not None or model.spec.blocks_both_ways,
+        adapted=both_ways,
         scheme=params.cache,  # type: ignore[arg-type]  # resolve allows only the schemes of the mode
         stored=cached // params.block_length * params.block_length,
-        fuse_write=not model.spec.shift,
+        fuse_write=not model.spec.shift or both_ways,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -177,3 +178,57 @@ def test_a_block_is_taken_over_whole_or_not_at_all() -> None:
     ticket = after(steps, again)
     assert ticket.cached_tokens == 8
     assert_same(events_of(ticket), alone(model, again), passes=False)
+
+
+def test_samples_of_one_prompt_read_it_once() -> None:
+    """The others wait for the first one's pass instead of doing the same."""
+    model = tiny("llama")
+    steps = Steps(model, KEEPING)
+    plain = work([*TEXT], mode="causal", temperature=1.0, stop_ids=())
+    works = [replace(plain, sample=sample) for sample in range(4)]
+    tickets = [steps.submit(each) for each in works]
+    steps.step()
+    assert [job.decoder.passes for job in steps.jobs] == [1, 0, 0, 0]
+    steps.run()
+    assert [ticket.cached_tokens for ticket in tickets] == [0, 16, 16, 16]
+    assert steps.scheduler.metrics.passes == 13
+    assert (steps.scheduler.metrics.prefix_hits, steps.scheduler.metrics.cached_tokens) == (3, 48)
+    for each, ticket in zip(works, tickets, strict=True):
+        assert_same(events_of(ticket), alone(model, each), passes=False)
+
+
+def test_who_waits_for_a_prompt_goes_on_when_its_reader_is_gone() -> None:
+    steps = Steps(tiny("llama"), replace(KEEPING, prefill_tokens=4))
+    first = steps.submit(work([*TEXT], mode="causal"))
+    second, third = (steps.submit(work([*TEXT], mode="causal", stop_ids=())) for _ in range(2))
+    steps.step(2)
+    assert [job.decoder.passes for job in steps.jobs] == [2, 0, 0]
+    first.cancel()
+    steps.run()
+    assert (second.cached_tokens, third.cached_tokens) == (0, 16)
+    for ticket in (second, third):
+        assert_same(events_of(ticket), alone(tiny("llama"), work([*TEXT], mode="causal", stop_ids=())), passes=False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        work([*TEXT[:4], *TEXT], mode="causal"),  # little is the same
+        work([*TEXT], mode="causal", salt="another key"),
+        work([*TEXT], mode="causal", cache="none"),
+    ],
+)
+def test_nobody_waits_for_another_prompt(other: Work) -> None:
+    steps = Steps(tiny("llama"), KEEPING)
+    steps.submit(work([*TEXT], mode="causal"))
+    steps.submit(other)
+    steps.step()
+    assert [job.decoder.passes for job in steps.jobs] == [1, 1]
+
+
+def test_the_urgent_wait_for_nobody() -> None:
+    steps = Steps(tiny("llama"), KEEPING)
+    steps.submit(work([*TEXT], mode="causal"))
+    steps.submit(replace(work([*TEXT], mode="causal"), priority="realtime"))
+    steps.step()
+    assert steps.jobs[1].decoder.passes == 1

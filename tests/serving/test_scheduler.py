@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -208,3 +210,14 @@ def test_what_other_errors_say_stays_inside() -> None:
     steps.run()
     with pytest.raises(EngineFailed, match=r"in the engine: RuntimeError$"):
         events_of(ticket)
+
+
+def test_nothing_holds_on_to_requests_that_are_over() -> None:
+    steps = Steps(tiny("llama"))
+    tickets = [steps.submit(work([5 + index])) for index in range(5)]
+    tickets[2].cancel()
+    steps.run()
+    jobs = [weakref.ref(job) for job in steps.jobs]
+    steps.jobs.clear()
+    gc.collect()
+    assert [job() for job in jobs] == [None] * 5

@@ -21,7 +21,8 @@ class BlockDecoder(DecoderBase):
     may reach beyond the last wanted slot (it is continued with masks that nobody decides). Decided blocks that are not
     stored yet, the prompt's whole blocks first of all, cost a *write* pass, or are fed together with the next block's
     first pass (`fuse_write`), which is as exact: a block never sees the ones behind it. Where the logits are shifted,
-    the write pass also predicts the first slot of the next block, so it cannot be fused.
+    the write pass also predicts the first slot of the next block; it can only be fused if that row is the causal mode's
+    (`adapted`), which needs no look at the block.
 
     Args:
         canvas: the prompt; answer slots are opened block by block.
@@ -35,7 +36,8 @@ class BlockDecoder(DecoderBase):
             finished blocks are written causally, with the adapter off. Needs attention "causal".
         scheme: what is kept between passes.
         stored: leading columns whose keys and values are already stored; a multiple of `block_length`.
-        fuse_write: store decided blocks in the next block's first pass; needs logits that are not shifted.
+        fuse_write: store decided blocks in the next block's first pass; where the logits are shifted it needs `adapted`,
+            and that pass commits the block's first slot, which the row before it predicts as the causal mode would.
         finish_block: decide a block to its end even if a stop token ended the answer inside it (SDAR).
         write_last: store the last block too (SDAR's sampler does).
         past_stop: slots behind a committed stop token stay candidates (Fast-dLLM v2's sampler does).
@@ -63,7 +65,9 @@ class BlockDecoder(DecoderBase):
         past_stop: bool = False,
     ) -> None:
         assert attention == "causal" or not adapted, "the text before a block is the causal mode's"
-        assert not (shift and fuse_write), "a shifted model needs the write pass for the next block's first slot"
+        assert adapted or not (shift and fuse_write), (
+            "a shifted model needs the write pass for the next block's first slot"
+        )
         super().__init__(canvas, end=end, stop_ids=stop_ids)
         self.chooser = chooser
         self.block_length = block_length
@@ -171,7 +175,7 @@ class BlockDecoder(DecoderBase):
 
     def decide(self, rows: list[Tensor]) -> Tensor:
         """See `Decoder.decide`."""
-        return self.chooser.choose(
+        decision = self.chooser.choose(
             rows[0],
             self.slots,
             pass_index=self.passes - self.extra_passes,
@@ -179,6 +183,9 @@ class BlockDecoder(DecoderBase):
             probability=self.schedule.probability(self.step),
             all=self.writing,
         )
+        if self.shift and self.fuse_write and self.pending and self.slots.numel() and self.slots[0] == self.block.start:
+            decision[2, 0] = 1  # no later pass feeds the row that predicts it
+        return decision
 
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`."""

@@ -47,7 +47,9 @@ class Job:
     sequence: RunningSequence | None = None
     lease: Lease | None = None
     kept: bool = False
-    """Its prompt is in the prefix cache."""
+    """Its prompt is computed, and kept if there is room."""
+    leader: Job | None = None
+    """Computes most of the same prompt, so this one waits for it."""
 
     def prefill(self, most: int) -> Prefill | None:
         """Chunks of at most `most` columns, or of one block; None where finished columns are not exact."""

@@ -53,14 +53,23 @@ class KVMemory:
             job.lease = None
 
     def restore(self, job: Job) -> int:
-        """Let a job begin behind what earlier ones computed; the columns that this saves."""
+        """Let a job begin behind what others computed; the columns of its prompt that it has now."""
         if job.prefix is None or job.lease is None:
             return 0
         block = job.params.block_length or 1
         columns = self.prefixes.restore(job.lease.storage, job.ids, job.prefix, salt=job.work.salt, block=block)
-        if columns:
+        if columns > job.decoder.stored:
             job.decoder.resume(columns)
-        return columns
+        return job.decoder.stored
+
+    def shared(self, job: Job, other: Job) -> int:
+        """Leading columns that a job could take over from another one, once that has computed its prompt."""
+        if job.prefix is None or job.lease is None or (job.prefix, job.work.salt) != (other.prefix, other.work.salt):
+            return 0
+        pairs = zip(job.ids[:-1], other.ids, strict=False)
+        same = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(job.ids) - 1, len(other.ids)))
+        unit = self.prefixes.size(job.prefix)
+        return min(same, self.prefixes.total) // unit * unit
 
     def keep(self, job: Job, columns: int) -> None:
         """Keep what a job has stored for good, up to a column, for later ones."""

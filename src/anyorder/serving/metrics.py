@@ -49,8 +49,12 @@ class Metrics:
         self.queued_s += waited
         self.queued_max_s = max(self.queued_max_s, waited)
         self.prompt_tokens += ticket.prompt_tokens
-        self.cached_tokens += ticket.cached_tokens
-        self.prefix_hits += ticket.cached_tokens > 0
+
+    def restored(self, ticket: Ticket, columns: int) -> None:
+        """A request has `columns` of its prompt from others."""
+        self.cached_tokens += columns - ticket.cached_tokens
+        self.prefix_hits += columns > 0 == ticket.cached_tokens
+        ticket.cached_tokens = columns
 
     def count(self, event: Event) -> None:
         """An event was handed out."""
@@ -88,5 +92,7 @@ class ServiceStatus:
     prefix_total: int
     kv_bytes: int
     """Memory of both."""
+    pass_s: float
+    """Seconds that the present pass has taken so far; 0 between passes. Minutes say that the device hangs."""
     metrics: Metrics
     """A copy."""

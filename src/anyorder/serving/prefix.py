@@ -63,7 +63,7 @@ class PrefixCache:
 
     def keep(self, storage: KVStorage, ids: Sequence[int], kind: tuple[Attention, int], *, salt: str = "") -> None:
         """Copy finished columns, those of `ids`, as far as they are not kept yet and there is room."""
-        unit = self._size(kind)
+        unit = self.size(kind)
         ids = ids[: self.total // unit * unit]
         self._known(ids, kind, salt)  # they are in use
         for index, digest in enumerate(self._digests(ids, kind, salt)):
@@ -84,13 +84,14 @@ class PrefixCache:
         return known
 
     def _digests(self, ids: Sequence[int], kind: tuple[Attention, int], salt: str) -> Iterator[bytes]:
-        unit = self._size(kind)
+        unit = self.size(kind)
         digest = hashlib.sha256(repr((kind, salt)).encode("utf-8", "surrogatepass")).digest()
         for start in range(0, len(ids) - unit + 1, unit):
             digest = hashlib.sha256(digest + array("q", ids[start : start + unit]).tobytes()).digest()
             yield digest
 
-    def _size(self, kind: tuple[Attention, int]) -> int:
+    def size(self, kind: tuple[Attention, int]) -> int:
+        """Tokens of a unit."""
         return -(-self.unit // kind[1]) * kind[1]
 
     def _room(self, columns: int) -> list[int]:

@@ -125,15 +125,33 @@ class Scheduler:
         prefill = job.prefill(self.settings.prefill_tokens)
         job.sequence = Sequence(job.decoder, storage, job.params.measure_drift, prefill=prefill)
         job.ticket.timing.queued_s = self._since(job)
-        job.ticket.cached_tokens = self.memory.restore(job)
         self.metrics.began(job.ticket)
+        self._restore(job)
         self._hand_out(self.engine.add(job.sequence))
         self._reap(job, job.sequence)
+
+    def _restore(self, job: Job) -> None:
+        """Take over what others computed of a prompt, and see whether somebody is about to compute more."""
+        self.metrics.restored(job.ticket, self.memory.restore(job))
+        stored = job.decoder.stored
+        reading = (o for o in self.running.values() if not o.kept and order(o) < order(job))
+        job.leader = next(
+            (o for o in reading if 2 * (self.memory.shared(job, o) - stored) >= len(job.ids) - stored), None
+        )
+
+    def _follows(self, job: Job) -> bool:
+        """True while a job waits for another one that reads the same prompt."""
+        leader = job.leader
+        if leader is not None and (leader.kept or leader.number not in self.running):
+            self._restore(job)
+        return job.leader is not None
 
     def _batch(self) -> Iterable[Job]:
         """The first in their order, as far as the limits go: of requests, of their tokens, of prompt tokens."""
         settings, count, tokens, prompt_tokens = self.settings, 0, 0, 0
         for job in sorted(self.running.values(), key=order):
+            if self._follows(job):
+                continue
             assert job.sequence is not None
             reading = job.sequence.prompt_tokens
             crowded = prompt_tokens > 0 and prompt_tokens + reading > settings.prefill_tokens and reading > 0

@@ -39,6 +39,7 @@ class Service:
         self._stopping = False
         self._failures = 0  # of the engine since the last finished answer
         self._finished_before = 0
+        self._pass_began: float | None = None
 
     def start(self) -> None:
         """Begin to work."""
@@ -93,6 +94,7 @@ class Service:
                 prefix_used=scheduler.memory.prefixes.used,
                 prefix_total=scheduler.memory.prefixes.total,
                 kv_bytes=scheduler.memory.num_bytes,
+                pass_s=0.0 if self._pass_began is None else time.monotonic() - self._pass_began,
                 metrics=replace(self.metrics),
             )
 
@@ -131,11 +133,12 @@ class Service:
                     self._scheduler.reset(lambda: Unavailable("the service was stopped"))
                     return
                 batch = self._scheduler.prepare()
-            begun = time.perf_counter()
+                begun = self._pass_began = time.monotonic()
             events = self._scheduler.engine.step(batch) if batch else []
             with self._changed:
+                self._pass_began = None
                 if batch:
-                    self.metrics.busy_s += time.perf_counter() - begun
+                    self.metrics.busy_s += time.monotonic() - begun
                     self._scheduler.settle(batch, events)
                 self._changed.notify_all()
 
@@ -148,6 +151,7 @@ class Service:
             return error
 
         with self._changed:
+            self._pass_began = None
             metrics = self.metrics
             metrics.engine_failures += 1
             self._failures = 1 if metrics.finished > self._finished_before else self._failures + 1
