@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import uvicorn
-from uvicorn.server import Server
 
 from anyorder.params import DecodeParams
 from anyorder.server.app import make_app
@@ -14,12 +16,29 @@ from anyorder.server.settings import ServerSettings
 from anyorder.serving import Service
 
 
+class Server(uvicorn.Server):
+    """A server that SIGTERM and SIGINT end gracefully: no new connections, time for what runs, and a normal return.
+
+    A second SIGINT ends it at once.
+    """
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals are the main thread's
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
 def make_server(
     service: Service, settings: ServerSettings, defaults: DecodeParams | None = None, *, on_death: Callable[[], None]
 ) -> Server:
-    """A server that is not running yet.
-
-    SIGTERM and SIGINT end it gracefully: no new connections, `drain_s` for what runs, then the end.
+    """A server that is not running yet; running answers get `drain_s` to end when it is told to stop.
 
     Args:
         on_death: called if the engine dies; the server ends then, too.

@@ -24,13 +24,13 @@ class ServerSettings:
     """Name of the model in requests and in /v1/models; None: that of its folder, file or hub id."""
 
     api_keys: tuple[str, ...] = ()
-    """Keys that clients must send, any of them, as `Authorization: Bearer KEY`; () asks for none."""
+    """Keys that clients must send, any of them, as `Authorization: Bearer KEY`; by default none."""
 
     insecure: bool = False
     """Listen on an address that others can reach without asking for a key."""
 
     cors_origins: tuple[str, ...] = ()
-    """Web origins whose pages may call the server; () allows none."""
+    """Web origins whose pages may call the server; by default none."""
 
     max_body_bytes: int = 8 << 20
     """Longest request body, in bytes."""
