@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from anyorder.events import Committed, Event, Finished
 from anyorder.generation import Fold
-from anyorder.server.streams.text import Decode, Detokenizer, StopFilter
+from anyorder.server.streams.text import UNDECODED, Decode, Detokenizer, StopFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,5 +160,6 @@ class Answer:
         """The last of some slots that lead a group of `size` characters."""
         ids = [self.fold.ids[slot] for slot in slots]
         probability = self.fold.commits[slots[-1]][1] if slots[-1] in self.fold.commits else 1.0
-        offset = self._offset + min(len(self.decode(ids[:-1])), size)
+        before = self.decode(ids[:-1]).rstrip(UNDECODED)  # what begins a character is not in front of its rest
+        offset = self._offset + min(len(before), size)
         return Token(ids[-1], self.decode(ids[-1:]), probability, offset)
