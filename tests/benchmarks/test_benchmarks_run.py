@@ -64,6 +64,14 @@ def test_llada_caches_compares_equal_outputs(tmp_path: Path) -> None:
     assert result["rows"][0]["slots_equal_to_uncached"] == 1.0  # the first is uncached itself
 
 
+def test_training_measures_every_case(tmp_path: Path) -> None:
+    text, results = run("training", "--shapes", "tiny", "--length", "32", "--rows", "2", "--steps", "1", out=tmp_path)
+    assert "| draft-lora, lora |" in text
+    (result,) = results["results"]
+    assert [row["case"] for row in result["rows"]] == ["autoregressive", "llada", "fast-dllm-v2", "draft-lora"]
+    assert all(0 < row["share"] < 1 for row in result["rows"])
+
+
 def test_startup_names_every_step(folder: Path, tmp_path: Path) -> None:
     text, results = run("startup", "--model", str(folder), "--repeats", "1", out=tmp_path)
     assert "anyorder --help" in text

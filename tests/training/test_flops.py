@@ -94,6 +94,6 @@ def test_pairs_are_those_of_the_mask(sight: Sight) -> None:
 def test_a_rate_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flops, "SIDE", 64)
     times = iter([9.0, 0.5, 0.25, 0.5])
-    monkeypatch.setattr(flops, "_seconds", lambda a, b: next(times))
-    monkeypatch.setattr(flops.time, "perf_counter", iter([0.0, 0.1, 0.15, 0.3]).__next__)
-    assert matrix_rate(torch.float32, torch.device("cpu")) == 2 * 64**3 / 0.25
+    monkeypatch.setattr(flops, "_seconds", lambda a, b, clock: next(times))
+    clock = iter([0.0, 0.1, 0.15, 0.3]).__next__
+    assert matrix_rate(torch.float32, torch.device("cpu"), clock) == 2 * 64**3 / 0.25
