@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -14,7 +12,7 @@ import openai
 
 from anyorder import DecodeParams
 from anyorder.models.loaded import LoadedModel
-from anyorder.server.serve import listen, make_server
+from anyorder.server.background import serving
 from anyorder.server.settings import ServerSettings
 from anyorder.serving import Service, ServiceSettings
 
@@ -50,20 +48,8 @@ def live(
     defaults: DecodeParams | None = None,
 ) -> Generator[Live]:
     """A running server; it has ended behind the block, and nothing runs in its engine."""
-    settings = replace(settings or ServerSettings(), port=0)
-    service = Service(model, engine)
-    socket = listen(settings)
-    server = make_server(service, settings, defaults, on_death=lambda: None)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, name="live-server")
-    thread.start()
-    try:
-        while not server.started and thread.is_alive():
-            time.sleep(0.005)
-        yield Live(f"http://127.0.0.1:{socket.getsockname()[1]}", service, settings.name or model.source)
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        socket.close()
-        assert not thread.is_alive()
-    status = service.status()
+    settings = settings or ServerSettings()
+    with serving(model, settings, engine, defaults) as running:
+        yield Live(running.url, running.service, settings.name or model.source)
+    status = running.service.status()
     assert (status.running, status.queued, status.columns_used) == (0, 0, 0)

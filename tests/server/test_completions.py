@@ -73,11 +73,12 @@ def test_log_probabilities_in_parallel_lists(letters: Live) -> None:
     assert logs is not None
     assert logs.model_extra == {"logprobs_mode": "commit_pass"}
     assert answer.choices[0].text == "llo wör"
-    assert logs.tokens == ["l", "l", "o", " ", "w", "\ufffd", "\ufffd", "r"]
+    tokens = ["l", "l", "o", " ", "w", "\ufffd", "\ufffd", "r"]
+    assert logs.tokens == tokens
     assert logs.text_offset == [0, 1, 2, 3, 4, 5, 5, 6]
     assert logs.token_logprobs is not None
     assert logs.token_logprobs == pytest.approx([0.0] * 8, abs=1e-5)
-    assert logs.top_logprobs == [{token: value} for token, value in zip(logs.tokens, logs.token_logprobs, strict=True)]
+    assert logs.top_logprobs == [{token: value} for token, value in zip(tokens, logs.token_logprobs, strict=True)]
 
 
 def test_models_are_listed_per_surface(numbers: Live) -> None:
