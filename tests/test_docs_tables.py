@@ -28,6 +28,9 @@ from anyorder.cli import inspect as inspect_command
 from anyorder.models.families import FAMILIES, LATER
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES, Schedule
+from anyorder.server.settings import ServerSettings
+from anyorder.server.wire.common import NEUTRAL
+from anyorder.serving import Metrics, ServiceSettings
 from anyorder.training.data.spec import Data
 from anyorder.training.recipe.objectives import (
     Autoregressive,
@@ -134,6 +137,31 @@ def stats() -> str:
     return table("figure", "meaning", rows=[(code(n), docs.get(n, "")) for n in names] + [
         (code(n), text) for n, text in derived.items()
     ])  # fmt: skip
+
+
+def settings_of(kind: type[Any]) -> Callable[[], str]:
+    """The fields of a dataclass of settings."""
+
+    def make() -> str:
+        docs = flags.field_docs(Path(inspect.getfile(kind)).read_text("utf-8"), kind.__name__)
+        rows = ((code(f.name), _default(f), docs[f.name]) for f in dataclasses.fields(kind))
+        return table("setting", "default", "meaning", rows=rows)
+
+    return make
+
+
+def metrics() -> str:
+    docs = flags.field_docs(Path(inspect.getfile(Metrics)).read_text("utf-8"), "Metrics")
+    derived = {n: inspect.getdoc(v) or "" for n, v in vars(Metrics).items() if isinstance(v, property)}
+    return table("figure", "meaning", rows=((code(name), text) for name, text in {**docs, **derived}.items()))
+
+
+def refused() -> str:
+    def accepted(values: Iterable[Any]) -> str:
+        return code(*(json.dumps(value) for value in values)) or "nothing but null"
+
+    rows = ((code(name), accepted(rule.values), rule.reason) for name, rule in NEUTRAL.items())
+    return table("parameter", "accepted", "why no more", rows=rows)
 
 
 def event_types() -> str:
@@ -266,6 +294,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "stats": stats,
     "events": event_types,
     "errors": error_types,
+    "server_settings": settings_of(ServerSettings),
+    "server_refused": refused,
+    "service_settings": settings_of(ServiceSettings),
+    "service_metrics": metrics,
     "load_flags": flag_table(flags.LOAD_FLAGS),
     "generate_flags": flag_table(generate_command.ASK_FLAGS, generate_command.SHOW_FLAGS),
     "batch_flags": flag_table(batch.BATCH_FLAGS),

@@ -19,6 +19,8 @@ from torch import Tensor
 from anyorder import Hole
 from anyorder.errors import Cancelled, ContextError, EngineFailed, Overloaded, ParameterError, Unavailable
 from anyorder.events import Committed, Event
+from anyorder.ngrams import NgramTable
+from anyorder.ngrams.weights import PRIOR
 from anyorder.serving import Service, ServiceSettings, Ticket
 
 RUNS: list[tuple[str, dict[str, Any]]] = [
@@ -288,3 +290,14 @@ def test_many_threads_ask_at_once(asked: list[tuple[int, bool]]) -> None:
         assert leaves or events is not None
         if events is not None:
             assert_same(events, alone(model, work([5, 6, number + 4], temperature=1.0, sample=number)), passes=False)
+
+
+def test_drafts_that_nobody_asked_for_need_not_fit() -> None:
+    """A lone request of a model with a table drafts by itself, where there is room for drafts."""
+    table = NgramTable.of([((), (5, 6, 7, 8, 9) * 9)], PRIOR)
+    model = replace(tiny("llama"), ngrams=table)
+    for columns, draft in ((40, "none"), (200, "ngram")):
+        with serving(model, ServiceSettings(kv_bytes=columns * 256, prefix_share=0.0)) as service:
+            ticket = service.submit(work([5]))
+            assert ticket.params.draft == draft
+            assert [e.ids for e in ticket if isinstance(e, Committed)] != []

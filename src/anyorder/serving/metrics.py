@@ -31,14 +31,21 @@ class Metrics:
     refused: int = 0
     """Overloaded or shutting down; wrong requests do not count."""
     started: int = 0
+    """Requests that began to run."""
     finished: int = 0
+    """Requests that were answered."""
     cancelled: int = 0
+    """Requests that were given up."""
     expired: int = 0
+    """Requests whose deadline came first."""
     failed: int = 0
+    """Requests that failed in the engine, or with it."""
     engine_failures: int = 0
+    """How often the engine as a whole failed."""
     queued_s: float = 0.0
     """Over all requests that began to run, the time they waited."""
     queued_max_s: float = 0.0
+    """The longest of these times."""
     busy_s: float = 0.0
     """Inside passes."""
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anyorder.errors import EngineFailed, Overloaded, ServingError, Unavailable
-from anyorder.serving.job import make_job
+from anyorder.serving.job import Job, make_job
 from anyorder.serving.metrics import Metrics, ServiceStatus
 from anyorder.serving.scheduler import Scheduler
 from anyorder.serving.settings import ServiceSettings
@@ -62,14 +62,19 @@ class Service:
             scheduler = self._scheduler
             self.metrics.submitted += 1
             number, together = self.metrics.submitted, len(scheduler.running) + len(scheduler.queue) + 1
-        patience = self.settings.patience(work.priority)
-        job = make_job(self.model, work, number=number, together=together, now=time.monotonic(), patience=patience)
+        job = self._job(work, number, together)
+        if work.params.draft == "auto" and job.columns > self._scheduler.memory.pool.total:
+            job = self._job(work, number, together=together + 1)  # there may be room without drafts
         with self._changed:
             self._check_open()
             self._scheduler.check(job)
             self._scheduler.queue.push(job)
             self._changed.notify_all()
         return job.ticket
+
+    def _job(self, work: Work, number: int, together: int) -> Job:
+        patience = self.settings.patience(work.priority)
+        return make_job(self.model, work, number=number, together=together, now=time.monotonic(), patience=patience)
 
     def _check_open(self) -> None:
         if not self._accepting:

@@ -42,7 +42,8 @@ class Ticket:
     """The events of one answer, in order: iterate over it, in a coroutine or in a thread, once.
 
     The iteration ends behind `Finished`, or raises why there is none: Cancelled, DeadlineExceeded, EngineFailed,
-    Unavailable. Whoever leaves it earlier has cancelled.
+    Unavailable. Whoever leaves it earlier has cancelled. Who reads late loses nothing: an answer has hardly more
+    events than slots, and they wait here.
 
     Attributes:
         params: as resolved against the model.
