@@ -54,3 +54,28 @@ def test_columns_move_to_the_front_also_where_they_overlap() -> None:
     for layer in range(2):
         assert torch.equal(kept.keys[layer].transpose(0, 1), stored[order] + layer)
         assert torch.equal(kept.values[layer].transpose(0, 1), -stored[order] - layer)
+
+
+def test_a_part_shares_the_memory() -> None:
+    whole = storage(8)
+    whole.keys.zero_()
+    part = whole.part(3, 4)
+    stored = torch.randn(2, 3, 4)
+    part.update(1, 1, 3, stored, -stored)
+    assert part.capacity == 4
+    assert torch.equal(whole.keys[1, :, 4:6], stored.transpose(0, 1))
+    assert torch.equal(whole.values[1, :, 4:6], -stored.transpose(0, 1))
+    assert not whole.keys[1, :, :4].any()
+
+
+def test_columns_go_to_another_storage_and_come_back() -> None:
+    one, other, back = storage(6), storage(9), storage(3)
+    stored = torch.randn(6, 3, 4)
+    for layer in range(2):
+        one.update(layer, 0, 6, stored + layer, -stored - layer)
+    places = torch.tensor([8, 0, 5])
+    other.scatter(places, one, torch.tensor([1, 2, 4]))
+    back.gather(other, places)
+    for layer in range(2):
+        assert torch.equal(back.keys[layer].transpose(0, 1), stored[[1, 2, 4]] + layer)
+        assert torch.equal(back.values[layer].transpose(0, 1), -stored[[1, 2, 4]] - layer)

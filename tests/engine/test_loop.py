@@ -10,6 +10,7 @@ from tests.engine.tiny import tiny
 
 import anyorder
 from anyorder.api import EventStream
+from anyorder.engine.loop import Engine
 from anyorder.prompt import encode_prompt
 
 
@@ -81,3 +82,45 @@ def test_no_gradients_are_kept() -> None:
     stream.generations()
     assert seen
     assert not any(seen)
+
+
+def test_sequences_come_and_go_between_steps() -> None:
+    """One that is away for a while goes on where it was."""
+    stream = streamed("llama", [2, 3], max_new_tokens=6, stop_ids=(), mode="causal")
+    first, second = stream.engine.sequences
+    engine = Engine(stream.runner)
+    events = engine.add(first)
+    events += engine.step()
+    events += engine.add(second)
+    events += engine.step([second])
+    assert (first.decoder.passes, second.decoder.passes) == (1, 1)
+    engine.remove(first)
+    events += engine.step()
+    events += engine.step([first])
+    assert (first.decoder.passes, second.decoder.passes) == (2, 2)
+    alone = list(streamed("llama", [2, 3], max_new_tokens=6, stop_ids=(), mode="causal"))
+    for request in range(2):
+        own = [event.as_dict() for event in events if event.request == request]
+        assert own == [event.as_dict() for event in alone if event.request == request][: len(own)]
+        assert len(own) == 3
+
+
+def test_an_engine_stops_at_a_failure_unless_it_isolates() -> None:
+    def broken(stream: EventStream) -> Engine:
+        decoder = stream.engine.sequences[0].decoder
+
+        def decide(rows: Any) -> torch.Tensor:
+            raise ZeroDivisionError
+
+        decoder.decide = decide  # type: ignore[method-assign]
+        return Engine(stream.runner, stream.engine.sequences, isolate=stream is isolated)
+
+    isolated, plain = (streamed("llama", [2, 3], max_new_tokens=3, stop_ids=(), mode="causal") for _ in range(2))
+    with pytest.raises(ZeroDivisionError):
+        broken(plain).step()
+    engine = broken(isolated)
+    while engine.running:
+        engine.step()
+    first, second = engine.sequences
+    assert isinstance(first.failure, ZeroDivisionError)
+    assert (first.decoder.finished, second.decoder.finished) == (None, "length")

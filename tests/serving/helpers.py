@@ -38,16 +38,19 @@ def alone(model: LoadedModel, work: Work) -> list[Event]:
     return list(EventStream(model, [prompt], work.params, samples=[work.sample]))
 
 
-def assert_same(events: Sequence[Event], expected: Sequence[Event], *, passes: bool = True) -> None:
-    """The same events in the same order; confidences up to the last digits of float64.
+def assert_same(
+    events: Sequence[Event], expected: Sequence[Event], *, passes: bool = True, tolerance: float = 1e-6
+) -> None:
+    """The same events in the same order; confidences up to the last digits.
 
     Args:
         passes: False where passes are saved by what was kept, or added by chunks of the prompt.
+        tolerance: of a confidence; the default is for float64.
     """
     ours, theirs = [_bare(e, passes=passes) for e in events], [_bare(e, passes=passes) for e in expected]
     assert ours == theirs
     confidences = [[c for e in all if isinstance(e, Committed) for c in e.confidence] for all in (events, expected)]
-    assert confidences[0] == pytest.approx(confidences[1], abs=1e-6)
+    assert confidences[0] == pytest.approx(confidences[1], abs=tolerance)
 
 
 def _bare(event: Event, *, passes: bool) -> dict[str, Any]:

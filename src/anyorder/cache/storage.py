@@ -76,11 +76,11 @@ class KVStorage:
         for stored, other in ((self.keys, source.keys), (self.values, source.values)):
             stored.narrow(2, 0, columns.shape[0]).copy_(other.index_select(2, columns))
 
-    def scatter(self, columns: Tensor, source: KVStorage, start: int) -> None:
-        """Write the columns of another storage from `start` on to `columns`, [M] int64, of this one."""
-        columns = columns.to(self.keys.device)
+    def scatter(self, columns: Tensor, source: KVStorage, taken: Tensor) -> None:
+        """Write the columns `taken` of another storage to `columns` of this one, both [M] int64."""
+        columns, taken = columns.to(self.keys.device), taken.to(self.keys.device)
         for stored, other in ((self.keys, source.keys), (self.values, source.values)):
-            stored.index_copy_(2, columns, other.narrow(2, start, columns.shape[0]))
+            stored.index_copy_(2, columns, other.index_select(2, taken))
 
     def reserve(self, capacity: int) -> None:
         """Make room for at least `capacity` columns, keeping what is stored."""

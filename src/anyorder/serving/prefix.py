@@ -66,10 +66,15 @@ class PrefixCache:
         unit = self.size(kind)
         ids = ids[: self.total // unit * unit]
         self._known(ids, kind, salt)  # they are in use
+        columns: list[int] = []
+        taken: list[int] = []
         for index, digest in enumerate(self._digests(ids, kind, salt)):
             if digest not in self._units:
-                columns = self._units[digest] = self._room(unit)
-                self.memory.scatter(torch.tensor(columns), storage, index * unit)
+                self._units[digest] = self._room(unit)
+                columns += self._units[digest]
+                taken += range(index * unit, (index + 1) * unit)
+        if columns:  # in one copy: a unit at a time would cost a launch each
+            self.memory.scatter(torch.tensor(columns), storage, torch.tensor(taken))
         self._known(ids, kind, salt)
 
     def _known(self, ids: Sequence[int], kind: tuple[Attention, int], salt: str) -> list[bytes]:
