@@ -36,8 +36,8 @@ class BlockDecoder(DecoderBase):
             finished blocks are written causally, with the adapter off. Needs attention "causal".
         scheme: what is kept between passes.
         stored: leading columns whose keys and values are already stored; a multiple of `block_length`.
-        fuse_write: store decided blocks in the next block's first pass; where the logits are shifted it needs `adapted`,
-            and that pass commits the block's first slot, which the row before it predicts as the causal mode would.
+        fuse_write: store decided blocks in the next block's first pass; with shifted logits it needs `adapted`,
+            and that pass commits the block's first slot: the row before it is the causal mode's.
         finish_block: decide a block to its end even if a stop token ended the answer inside it (SDAR).
         write_last: store the last block too (SDAR's sampler does).
         past_stop: slots behind a committed stop token stay candidates (Fast-dLLM v2's sampler does).
