@@ -1,4 +1,4 @@
-"""Addition with carry, written as on paper: `?1234+ 567= 1801`, numbers aligned to the right."""
+"""Addition with carry, written as on paper: `?34+ 7= 41`, numbers aligned to the right."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from random import Random
 
 from anyorder.tasks.task import Task
 
-DIGITS = 4
+DIGITS = 2
 """Of the longest operand; the sum has one more."""
-_SUM = re.compile(r"\?([ \d]{4})\+([ \d]{4})=([ \d]{5})")
+_SUM = re.compile(r"\?([ \d]{2})\+([ \d]{2})=([ \d]{3})")
 
 
 def document(a: int, b: int) -> str:
-    """The document of a + b; both below 10 000."""
+    """The document of a + b; both below 100."""
     return f"?{a:{DIGITS}}+{b:{DIGITS}}={a + b:{DIGITS + 1}}"
 
 
@@ -22,9 +22,8 @@ def _draw(random: Random) -> str:
 
 
 def _operand(random: Random) -> int:
-    """1 to 4 digits, twice as often 4 as 3, and so on: else nearly all numbers have four."""
-    digits = random.choices(range(1, DIGITS + 1), (1, 2, 4, 8))[0]
-    return random.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
+    """One in five has one digit, one in ten would otherwise."""
+    return random.randrange(10) if random.random() < 0.2 else random.randrange(10, 100)
 
 
 def _is_right(text: str) -> bool:
@@ -34,4 +33,11 @@ def _is_right(text: str) -> bool:
     return text == document(int(found[1]), int(found[2]))
 
 
-ADDITION = Task(name="addition", tag="?", length=len(document(0, 0)), draw=_draw, is_right=_is_right)
+ADDITION = Task(
+    name="addition",
+    tag="?",
+    length=len(document(0, 0)),
+    part=r"[ \d]{2,3}",
+    draw=_draw,
+    is_right=_is_right,
+)

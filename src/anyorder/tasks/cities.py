@@ -60,4 +60,11 @@ def _is_right(text: str) -> bool:
     return text in documents()
 
 
-CITIES = Task(name="cities", tag="{", length=max(map(len, documents())) + 1, draw=_draw, is_right=_is_right)
+CITIES = Task(
+    name="cities",
+    tag="{",
+    length=max(map(len, documents())) + 1,
+    part=r'(?<=":")[^"]+|\d+',
+    draw=_draw,
+    is_right=_is_right,
+)

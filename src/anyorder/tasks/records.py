@@ -37,6 +37,7 @@ RECORDS = Task(
     name="records",
     tag="[",
     length=len(document("kiwi", "lime", (9, 9))),
+    part=r'(?<=[{,]")(?!total)[a-z]+|\d+',
     draw=_draw,
     is_right=_is_right,
 )

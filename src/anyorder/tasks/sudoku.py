@@ -38,4 +38,11 @@ def _is_right(text: str) -> bool:
     return text in grids()
 
 
-SUDOKU = Task(name="sudoku", tag="#", length=len(cells()) + SIZE, draw=_draw, is_right=_is_right)
+SUDOKU = Task(
+    name="sudoku",
+    tag="#",
+    length=len(cells()) + SIZE,
+    part=r"\d{4}",
+    draw=_draw,
+    is_right=_is_right,
+)

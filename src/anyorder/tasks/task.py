@@ -19,6 +19,9 @@ class Task:
     """First character of every document; no other task has it."""
     length: int
     """Characters of a document, behind a shorter one follows end of text."""
+    part: str
+    """Regular expression of what can be asked about a document, a number or a name; the rest then decides it, or
+    leaves little choice."""
     draw: Callable[[Random], str]
     """A right document, at random."""
     is_right: Callable[[str], bool]

@@ -113,7 +113,7 @@ def _tasks(source: TasksData, vocabulary: Vocabulary, length: int, packing: Pack
             f"documents of tasks stay whole: they are packed 'best-fit', got {packing!r}", param="packing"
         )
     check_vocabulary(vocabulary)
-    rows = TaskRows({**source.shares}, alone=source.alone, length=length, seed=seed)
+    rows = TaskRows({**source.shares}, alone=source.alone, asked=source.asked, length=length, seed=seed)
     return Prepared(rows, [SourceReport(source.kind, source.path)], None)
 
 

@@ -120,6 +120,9 @@ class TasksData(Source):
     """Share of the rows that hold one document, half of them with end of text behind it; the others hold as many as
     fit."""
 
+    asked: float = Field(default=0.0, ge=0, le=1)
+    """Share of the documents that are given but for one part, such as a number; of the others all may be masked."""
+
     @property
     def endless(self) -> bool:
         return True

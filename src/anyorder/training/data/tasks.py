@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from anyorder.errors import DataError, ParameterError
 from anyorder.tasks import vocabulary
 from anyorder.tasks.catalog import TASKS
+from anyorder.tasks.task import Task
 from anyorder.training.batch import PADDING, Batch
 from anyorder.training.data.encode import Vocabulary
 
@@ -22,20 +24,23 @@ class TaskRows:
 
     Most rows hold as many documents as fit, each with end of text up to the length of its task. In a share `alone` of
     the rows there is one: half of these end with its last character, half with end of text up to a random column, so
-    that a model can fill a canvas of any length. The tag of a document, which tells the task, is never masked.
+    that a model can fill a canvas of any length. Of a share `asked` of the documents only one part may be masked, as
+    the answer is in instruction data. The tag of a document, which tells the task, is never masked.
 
     Args:
         shares: task name -> share of the rows, in any unit.
         alone: share of the rows with one document.
+        asked: share of the documents that are given but for one part.
         length: of a row, in tokens.
     Raises:
         ParameterError: a document of a task is longer than a row.
     """
 
-    def __init__(self, shares: Mapping[str, float], *, alone: float, length: int, seed: int = 0) -> None:
+    def __init__(self, shares: Mapping[str, float], *, alone: float, asked: float, length: int, seed: int = 0) -> None:
         self.tasks = [TASKS[name] for name in shares]
         self.weights = list(shares.values())
         self.alone = alone
+        self.asked = asked
         self.length = length
         self.seed = seed
         longest = max(self.tasks, key=lambda task: task.length)
@@ -70,9 +75,15 @@ class TaskRows:
             size = task.length
         ids = [token for text in texts for token in vocabulary.encode(text, size)]
         documents = [place // size for place in range(len(ids))]
-        trainable = [place % size > 0 for place in range(len(ids))]
+        trainable = [mark for text in texts for mark in self._trainable(task, text, size, random)]
         rest = self.length - len(ids)
         return ids + [vocabulary.END_ID] * rest, documents + [PADDING] * rest, trainable + [False] * rest
+
+    def _trainable(self, task: Task, text: str, size: int, random: Random) -> list[bool]:
+        start, stop = 1, size
+        if random.random() < self.asked:
+            start, stop = random.choice([match.span() for match in re.finditer(task.part, text)])
+        return [start <= place < stop for place in range(size)]
 
 
 def check_vocabulary(of: Vocabulary) -> None:

@@ -62,7 +62,7 @@ def _use(plan: Plan, folder: Path) -> str:
 
 def _prompt(plan: Plan) -> str:
     sums = any(isinstance(source, TasksData) and "addition" in source.shares for source in plan.recipe.data)
-    return '"?1234+ 567=" --max-new-tokens 5' if sums else '"Why is the sky blue?"'
+    return '"?34+ 7=" --max-new-tokens 3' if sums else '"Why is the sky blue?"'
 
 
 def _mode(plan: Plan) -> str:
