@@ -11,11 +11,10 @@ from tests.models.tiny_models import LLAMA, write_checkpoint
 from torch import Tensor
 
 from anyorder.errors import ModelError, ParameterError
-from anyorder.models.adapter import Adapted
 from anyorder.models.load import load
 from anyorder.models.loaded import LoadedModel
 from anyorder.models.shift import ShiftReport, check_shift
-from anyorder.models.transformer import Attend, Transformer
+from anyorder.models.transformer import Attend, Changes, Transformer
 
 TEXT = [5, 6, 7, 8, 9, 10]
 MASK = 0
@@ -32,7 +31,7 @@ class Counting(Transformer):
         positions: Tensor,
         attend: Attend,
         rows: Tensor | None = None,
-        adapted: Adapted | None = None,
+        adapted: Changes | None = None,
     ) -> Tensor:
         assert ((ids.view(-1, len(TEXT)) == MASK).sum(-1) == 1).all(), "one token is masked at a time"
         return (positions + TEXT[0] + self.shifted)[:, None]

@@ -130,4 +130,3 @@ def _record(generation: Generation) -> dict[str, Any]:
     """The answer and its figures, without prompt and trace."""
     wanted = ("text", "ids", "finish_reason", "stats")
     return {name: value for name, value in generation.as_dict().items() if name in wanted}
-

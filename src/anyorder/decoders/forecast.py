@@ -108,8 +108,8 @@ class Blend:
     """How guesses and a forecast of the same place become one: a product of powers, as both must agree.
 
     The guesses know the token before and nothing of what the text is about; the forecast knows the text and not the
-    token before. The numbers are the likeliest of a grid on 72 conversations of the default model that neither its table
-    nor its adapter has seen.
+    token before. The numbers are the likeliest of a grid, on 72 conversations of the default model that neither its
+    table nor its adapter has seen.
     """
 
     guessed: float = 0.7
