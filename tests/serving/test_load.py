@@ -46,7 +46,8 @@ def test_two_thousand_requests_leave_nothing_behind() -> None:
 @pytest.mark.slow
 def test_sixty_four_streams_of_the_embedded_model() -> None:
     model = anyorder.load("smollm2")
-    params = anyorder.DecodeParams(max_new_tokens=12, temperature=1.0, draft="none")
+    # top_k: among thousands of tokens with a chance of a millionth the last digit of a sum decides who is drawn
+    params = anyorder.DecodeParams(max_new_tokens=12, temperature=1.0, top_k=8, draft="none")
     texts = ["The capital of France is", "Once upon a time", "To make bread, first", "def add(a, b):"]
     prompts = [encode_prompt(model, text) for text in texts]
     works = [Work(prompt=prompts[index % 4], params=params, sample=index) for index in range(64)]
