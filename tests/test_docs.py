@@ -9,7 +9,7 @@ The conventions, for README.md and docs/*.md:
   lines below are what a terminal would show of it. A pipe may end in `| anyorder ...`.
 - In expected output `...` stands for anything, and a number before ` s` or ` tok/s` for any number; blanks at the ends
   of lines do not count.
-- What cannot run here (a download, a terminal) is an `sh` or `json` block, or has `<!-- not run: reason -->` above.
+- What cannot run here (a download, a terminal) is an `sh`, `json` or `toml` block, or has `<!-- not run: reason -->` above.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from anyorder.cli.app import run
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LANGUAGES = {"python", "console", "text", "sh", "json"}
+LANGUAGES = {"python", "console", "text", "sh", "json", "toml"}
 NOT_RUN = re.compile(r"<!-- not run: \S.* -->\n$")
 FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\((?!https?://)(?P<file>[^)#]*)(?:#(?P<heading>[^)]*))?\)")
