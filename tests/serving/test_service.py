@@ -232,7 +232,7 @@ def test_a_service_that_was_not_started_takes_nothing() -> None:
 
 
 def test_a_dead_engine_fails_everybody_and_says_so() -> None:
-    with serving(tiny("llama"), ServiceSettings(kv_bytes=1 << 18, max_running=2)) as service:
+    with serving(tiny("llama"), ServiceSettings(kv_bytes=1 << 18, max_running=2, restarts=0)) as service:
         gate = Gate(service)
         tickets = [service.submit(work([5])) for _ in range(4)]
         gate.failure = RuntimeError("no kernel image at 0x7f")
