@@ -9,7 +9,8 @@ The conventions, for README.md and docs/*.md:
   lines below are what a terminal would show of it. A pipe may end in `| anyorder ...`.
 - In expected output `...` stands for anything, and a number before ` s` or ` tok/s` for any number; blanks at the ends
   of lines do not count.
-- What cannot run here (a download, a terminal) is an `sh`, `json` or `toml` block, or has `<!-- not run: reason -->` above.
+- What cannot run here (a download, a terminal) is an `sh`, `json` or `toml` block, or has `<!-- not run: reason -->`
+  above.
 """
 
 from __future__ import annotations
