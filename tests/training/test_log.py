@@ -46,3 +46,9 @@ def test_a_full_disk_names_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(TrainingError, match=r"step 7: .*log.jsonl cannot be written: .*No space left"):
         log.add({"step": 7})
+
+
+def test_a_log_that_cannot_be_begun_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file in the place of the folder")
+    with pytest.raises(TrainingError, match=r"log.jsonl cannot be written: .*nothing was trained yet"):
+        Log(tmp_path / "run" / "log.jsonl", 0)

@@ -18,6 +18,8 @@ class Log:
         path: of the file; made if it is not there.
         step: the run goes on behind this step: later lines, and a half-written last one, are removed.
         writes: False: this process leaves the file to another one.
+    Raises:
+        TrainingError: it cannot be written, for example because the disk is full.
     """
 
     def __init__(self, path: Path, step: int, *, writes: bool = True) -> None:
@@ -25,11 +27,14 @@ class Log:
         self.writes = writes
         if not writes:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
         kept = [record for record in read(path) if record["step"] <= step]
         beside = path.with_name(path.name + ".part")
-        beside.write_text("".join(json.dumps(record) + "\n" for record in kept), "utf-8")
-        os.replace(beside, path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_text("".join(json.dumps(record) + "\n" for record in kept), "utf-8")
+            os.replace(beside, path)
+        except OSError as error:
+            raise TrainingError(f"{path} cannot be written: {error}; nothing was trained yet") from error
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Append one line.

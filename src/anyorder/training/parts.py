@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from anyorder.draws import wide_dtype
 from anyorder.training.attention import Layout, attention
 from anyorder.training.passes import TrainingPass
 
@@ -70,6 +71,10 @@ def _rows_of(layout: Layout, rows: slice, device: torch.device | None) -> Layout
 
 def _to(value: Tensor, device: torch.device | None) -> Tensor:
     """On a device, without waiting for what it is doing."""
-    if device is not None and device.type == "cuda" and not value.is_cuda:
+    if device is None:
+        return value
+    if value.dtype == torch.float64:
+        value = value.to(wide_dtype(device))
+    if device.type == "cuda" and not value.is_cuda:
         return value.pin_memory().to(device, non_blocking=True)
     return value.to(device)
