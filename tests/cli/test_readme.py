@@ -24,6 +24,7 @@ ONLY_DIFFUSION = ("--cache", "dual")
 def test_every_command_is_accepted(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("anyorder.reference.run", lambda _: [CaseResult("llada", "logits", "a", True, "")])
+    monkeypatch.setattr("anyorder.cli.serve.run", lambda *_: None)  # it would serve until a signal comes
     (tmp_path / "tests" / "reference").mkdir(parents=True)
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "Hi"}\n')
     args = [arg for arg in shlex.split(line) if arg not in ONLY_DIFFUSION]
