@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -134,7 +135,8 @@ def test_a_decoder_asks_what_training_taught() -> None:
         context="causal", frozen_context=True,
     )  # fmt: skip
     assert model.adapter is not None
-    taught = Trainee(model.network, model.adapter)(p.ids, p.positions, p.attend, p.rows, p.context)
+    trainee = Trainee(copy.deepcopy(model.network), model.adapter)  # which freezes what it is given
+    taught = trainee(p.ids, p.positions, p.attend, p.rows, p.context)
     asked = (p.rows >= 8) & (p.rows < 16) & (p.rows % 8 >= BLOCK)  # of the first view's second block
     window = Window(
         ids=torch.tensor([5, 6, 7, 8, 9, MASK, MASK, 12]), start=0, visible=8, rows=p.rows[asked] - 8,
