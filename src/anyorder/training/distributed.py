@@ -72,6 +72,10 @@ def team(device: str | torch.device = "auto") -> Generator[Team]:
 
     Args:
         device: as in `load`; with several GPU processes each takes the one of its local rank.
+
+    Processes that have done their work leave together. One that ended behind its last collective, while others still
+    write, could die with `terminate called without an active exception`: the threads of gloo hold the tensors of a
+    collective a moment longer than its caller, and letting go of them needs the interpreter.
     """
     chosen = choose_device(device)
     size = int(os.environ.get("WORLD_SIZE", "1"))
@@ -84,6 +88,7 @@ def team(device: str | torch.device = "auto") -> Generator[Team]:
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
     try:
         yield Team(chosen, dist.get_rank(), size, init_device_mesh(chosen.type, (size,)))
+        dist.barrier()
     finally:
         dist.destroy_process_group()
 
