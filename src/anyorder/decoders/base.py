@@ -11,6 +11,7 @@ on their device, `apply` writes what was committed into the canvas. What varies 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -28,6 +29,7 @@ class Decoder(Protocol):
     canvas: Canvas
     end: int
     passes: int
+    positions: int
     finished: FinishReason | None
 
     def start(self) -> list[Event]:
@@ -39,7 +41,8 @@ class Decoder(Protocol):
         ...
 
     def decide(self, rows: list[Tensor]) -> Tensor:
-        """[3, n] on the device of the rows: proposed ids, confidence, 1 where committed.
+        """[3, n] or more rows on the device of the rows: proposed ids, confidence, 1 where committed; K likeliest ids
+        and K probabilities where they are asked for.
 
         Args:
             rows: aligned with the windows of `plan`; the decoder may change them.
@@ -148,7 +151,10 @@ class DecoderBase:
         if not bool(chosen.any()):
             return []
         ids = decision[0][chosen].to(torch.int64)
-        return [self.canvas.commit(self.slots[chosen], ids, decision[1][chosen], pass_index)]
+        committed = self.canvas.commit(self.slots[chosen], ids, decision[1][chosen], pass_index)
+        if decision.shape[0] > 3:
+            committed = replace(committed, alternatives=alternatives(decision[3:, chosen]))
+        return [committed]
 
     def stop_slot(self) -> int | None:
         """The first committed stop token of the answer."""
@@ -165,6 +171,13 @@ class DecoderBase:
         """Close the request."""
         self.finished = reason
         return [Finished(self.canvas.request, reason, self.passes, self.positions)]
+
+
+def alternatives(rows: Tensor) -> tuple[tuple[tuple[int, float], ...], ...]:
+    """[2 K, n] ids above their figures -> for each of n slots its (id, figure), in the order of the rows."""
+    ids, figures = rows.T.chunk(2, -1)  # [n, K] each
+    pairs = zip(ids.to(torch.int64).tolist(), figures.tolist(), strict=True)
+    return tuple(tuple(zip(own, values, strict=True)) for own, values in pairs)
 
 
 def rows_of(slots: Tensor, start: int, *, shift: bool) -> Tensor:

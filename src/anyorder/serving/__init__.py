@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from anyorder.serving.metrics import ServiceStatus as ServiceStatus
     from anyorder.serving.service import Service as Service
     from anyorder.serving.settings import ServiceSettings as ServiceSettings
+    from anyorder.serving.ticket import Computed as Computed
     from anyorder.serving.ticket import Ticket as Ticket
     from anyorder.serving.ticket import Timing as Timing
     from anyorder.serving.work import Priority as Priority
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Metrics": "metrics", "ServiceStatus": "metrics", "Service": "service", "ServiceSettings": "settings",
-    "Ticket": "ticket", "Timing": "ticket", "Priority": "work", "Work": "work",
+    "Computed": "ticket", "Ticket": "ticket", "Timing": "ticket", "Priority": "work", "Work": "work",
 }  # fmt: skip
 
 

@@ -43,6 +43,8 @@ class Job:
     submitted_at: float
     due: float
     """When its turn is, were nobody else there: the queue's order."""
+    turn: int = 0
+    """The round of the queue in which it goes; see `FairQueue`."""
     expires_at: float | None
     sequence: RunningSequence | None = None
     lease: Lease | None = None

@@ -16,6 +16,7 @@ from anyorder.serving.memory import KVMemory
 from anyorder.serving.metrics import Metrics
 from anyorder.serving.queue import FairQueue, order
 from anyorder.serving.settings import ServiceSettings
+from anyorder.serving.ticket import Computed
 
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
@@ -166,7 +167,7 @@ class Scheduler:
             if isinstance(event, Committed):
                 job.ticket.timing.committed(self._since(job))
             self.metrics.count(event)
-            job.ticket.put(event)
+            job.ticket.put(event, Computed(job.decoder.passes, job.decoder.positions))
 
     def _after_pass(self, job: Job, sequence: Sequence) -> None:
         job.ticket.timing.passed(self._since(job))

@@ -38,6 +38,14 @@ class Timing:
             self.first_commit_s = seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What an answer has taken so far."""
+
+    passes: int = 0
+    positions: int = 0
+
+
 class Ticket:
     """The events of one answer, in order: iterate over it, in a coroutine or in a thread, once.
 
@@ -49,6 +57,7 @@ class Ticket:
         params: as resolved against the model.
         prompt_tokens: columns of the prompt, holes included.
         cached_tokens: columns of the prompt that an earlier request had computed.
+        computed: up to the event that was read last.
     """
 
     def __init__(self, *, tag: str, params: DecodeParams, prompt_tokens: int) -> None:
@@ -56,9 +65,10 @@ class Ticket:
         self.params = params
         self.prompt_tokens = prompt_tokens
         self.cached_tokens = 0
+        self.computed = Computed()
         self.timing = Timing()
         self._cancelled = False
-        self._events: deque[Event] = deque()
+        self._events: deque[tuple[Event, Computed]] = deque()
         self._closed = False
         self._error: ServingError | None = None
         self._changed = threading.Condition()
@@ -78,10 +88,10 @@ class Ticket:
         """True once no further event can come."""
         return self._closed
 
-    def put(self, event: Event) -> None:
-        """Hand an event over; the engine's thread only."""
+    def put(self, event: Event, computed: Computed) -> None:
+        """Hand an event over, with what the answer had taken when it came; the engine's thread only."""
         with self._changed:
-            self._events.append(event)
+            self._events.append((event, computed))
             self._wake()
 
     def close(self, error: ServingError | None = None) -> None:
@@ -100,7 +110,8 @@ class Ticket:
     def _next(self) -> Event | None:
         """The next event if there is one; raises how the answer failed behind the last one."""
         if self._events:
-            return self._events.popleft()
+            event, self.computed = self._events.popleft()
+            return event
         if self._error is not None:
             raise self._error
         return None
