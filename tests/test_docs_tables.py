@@ -167,7 +167,7 @@ def refused() -> str:
 def event_types() -> str:
     rows = (
         (code(event.__name__), code(*(f.name for f in dataclasses.fields(event))), _summary(event))
-        for event in events.Event.__subclasses__()
+        for event in {kind.__name__: kind for kind in events.Event.__subclasses__()}.values()  # slots make two of each
     )
     return table("event", "fields", "meaning", rows=rows)
 

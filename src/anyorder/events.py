@@ -1,6 +1,7 @@
 """What a decoder tells the world: plain data, JSON-able through `as_dict`, and the only thing that leaves it.
 
-A stream for one request is `Started`, any number of `Opened`, `Committed` and `BlockFinished`, then one `Finished`.
+A stream for one request is `Started`, any number of `Opened`, `Committed` and `BlockFinished`, then one `Finished`;
+where given text is scored, `Started`, any number of `Scored`, then one `Finished`.
 `request` is the index of the request in its batch; slots are absolute indices into the request's canvas.
 """
 
@@ -49,6 +50,23 @@ class Committed(Event):
     slots: tuple[int, ...]
     ids: tuple[int, ...]
     confidence: tuple[float, ...]  # probability of the committed id at the commit pass, in [0, 1]
+    alternatives: tuple[tuple[tuple[int, float], ...], ...] = ()
+    """Per slot the likeliest (id, probability) of that pass, best first; () unless asked for."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """See `Event.as_dict`; alternatives are part of it only where there are any."""
+        data = Event.as_dict(self)
+        return data if self.alternatives else {name: data[name] for name in data if name != "alternatives"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scored(Event):
+    """One pass said how probable these given tokens are."""
+
+    slots: tuple[int, ...]
+    logprobs: tuple[float, ...]  # natural logarithms; -inf where the token is impossible
+    alternatives: tuple[tuple[tuple[int, float], ...], ...] = ()
+    """Per slot the likeliest (id, logarithm), best first; () unless asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,15 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the likeliest tokens of a slot."""
+
+    id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """One decided slot of the finished canvas."""
 
@@ -62,16 +71,19 @@ class Slot:
     """The pass that decided it, from 0."""
     confidence: float
     """Probability of the id at that pass."""
+    alternatives: tuple[Alternative, ...] = ()
+    """The likeliest tokens of the slot at that pass, best first, as many as `top_logprobs` asked for."""
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able: slot, id, text, pass, confidence."""
-        return {
+        """JSON-able: slot, id, text, pass, confidence, and the alternatives if there are any."""
+        data = {
             "slot": self.slot,
             "id": self.id,
             "text": self.text,
             "pass": self.commit_pass,
             "confidence": self.confidence,
         }
+        return {**data, "alternatives": [asdict(a) for a in self.alternatives]} if self.alternatives else data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +127,10 @@ class Fold:
     ids: list[int] = field(default_factory=list[int])
     open: set[int] = field(default_factory=set[int])
     commits: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
+    alternatives: dict[int, tuple[tuple[int, float], ...]] = field(
+        default_factory=dict[int, tuple[tuple[int, float], ...]]
+    )
+    """Per slot its likeliest (id, probability), where they were asked for."""
     answer_start: int = 0
     holes: list[int] = field(default_factory=list[int])
     blocks: int = 0
@@ -155,6 +171,7 @@ class Fold:
             self.ids[slot] = token
             self.open.discard(slot)
             self.commits[slot] = (event.pass_index, confidence)
+        self.alternatives.update(zip(event.slots, event.alternatives, strict=False))
 
     def answer_end(self) -> int:
         """First column behind the answer: its first committed stop token, or the end of the canvas."""
@@ -197,7 +214,8 @@ class Fold:
     def _slot(self, slot: int) -> Slot:
         commit_pass, confidence = self.commits[slot]
         token = self.ids[slot]
-        return Slot(slot, token, self.decode([token]), commit_pass, confidence)
+        alternatives = (Alternative(id, self.decode([id]), chance) for id, chance in self.alternatives.get(slot, ()))
+        return Slot(slot, token, self.decode([token]), commit_pass, confidence, tuple(alternatives))
 
 
 def _runs(slots: Sequence[int]) -> list[tuple[int, int]]:

@@ -75,6 +75,9 @@ class DecodeParams:
     top_k: int | None = None
     """Sample from the k most probable tokens."""
 
+    top_logprobs: int = 0
+    """Report the 0 to 20 likeliest tokens of every committed slot, with their probabilities at that pass."""
+
     seed: int = 0
     """Same seed, same answer, alone or in any batch."""
 
@@ -284,6 +287,7 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
     _number("top_p", "in (0, 1]", lambda v: 0 < v <= 1),
     _number("top_k", "a whole number of at least 1; leave it out to keep all tokens", lambda v: v >= 1, whole=True),
     _number("seed", "a whole number from 0 to 2^63 - 1", lambda v: 0 <= v < 2**63, whole=True, optional=False),
+    _number("top_logprobs", "a whole number from 0 to 20", lambda v: 0 <= v <= 20, whole=True, optional=False),
     _number("cfg_scale", "in [0, 100]", lambda v: 0 <= v <= 100, optional=False),
     _flag("measure_drift"),
     _flag("logits_eos_inf"),

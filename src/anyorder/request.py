@@ -199,6 +199,7 @@ def _chooser(params: DecodeParams, model: LoadedModel, sample: int) -> Chooser:
             entropy_bound=0.1 if params.entropy_bound is None else params.entropy_bound,
         ),
         alg_temp=params.alg_temp,
+        top=params.top_logprobs,
     )
 
 

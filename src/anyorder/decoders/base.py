@@ -153,7 +153,7 @@ class DecoderBase:
         ids = decision[0][chosen].to(torch.int64)
         committed = self.canvas.commit(self.slots[chosen], ids, decision[1][chosen], pass_index)
         if decision.shape[0] > 3:
-            committed = replace(committed, alternatives=alternatives(decision[3:, chosen]))
+            committed = replace(committed, alternatives=alternatives(decision[3:, chosen].float()))
         return [committed]
 
     def stop_slot(self) -> int | None:
@@ -173,11 +173,15 @@ class DecoderBase:
         return [Finished(self.canvas.request, reason, self.passes, self.positions)]
 
 
-def alternatives(rows: Tensor) -> tuple[tuple[tuple[int, float], ...], ...]:
-    """[2 K, n] ids above their figures -> for each of n slots its (id, figure), in the order of the rows."""
+def alternatives(rows: Tensor, impossible: float = 0.0) -> tuple[tuple[tuple[int, float], ...], ...]:
+    """[2 K, n] ids above their figures -> for each of n slots its (id, figure), in the order of the rows.
+
+    Args:
+        impossible: the figure of a token that cannot be there, which is left out.
+    """
     ids, figures = rows.T.chunk(2, -1)  # [n, K] each
     pairs = zip(ids.to(torch.int64).tolist(), figures.tolist(), strict=True)
-    return tuple(tuple(zip(own, values, strict=True)) for own, values in pairs)
+    return tuple(tuple(p for p in zip(own, values, strict=True) if p[1] != impossible) for own, values in pairs)
 
 
 def rows_of(slots: Tensor, start: int, *, shift: bool) -> Tensor:

@@ -59,23 +59,32 @@ class Sampling:
             logits, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, order=self.filter_order
         )
         ids = best(filtered) if self.temperature == 0 else self.draws.tokens(filtered, slots, pass_index)
+        confidence = score.probability(self.measured(logits, filtered), ids)
+        if self.late_ids:  # the filters may have left nothing else
+            confidence = confidence.masked_fill(torch.isin(ids, torch.tensor(self.late_ids, device=ids.device)), 0)
+        return ids, confidence, filtered
+
+    def measured(self, logits: Tensor, filtered: Tensor) -> Tensor:
+        """[n, V]: the logits under whose softmax the confidence is a probability; late ids have none."""
         measured = logits if self.confidence == "raw" else filtered
         if not self.late_ids:
-            return ids, score.probability(measured, ids), filtered
-        late = torch.tensor(self.late_ids, device=logits.device)
-        # the others' probabilities are renormalised, and the filters may have left none of them
-        confidence = score.probability(measured.index_fill(-1, late, -torch.inf), ids)
-        return ids, confidence.masked_fill(torch.isin(ids, late), 0), filtered
+            return measured
+        return measured.index_fill(-1, torch.tensor(self.late_ids, device=logits.device), -torch.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chooser:
-    """A commit policy with its knobs and the sampling it ranks."""
+    """A commit policy with its knobs and the sampling it ranks.
+
+    Attributes:
+        top: likeliest tokens to report beside every proposal.
+    """
 
     policy: PolicyInfo
     sampling: Sampling
     knobs: Knobs = field(default_factory=Knobs)
     alg_temp: float | None = None
+    top: int = 0
 
     def choose(
         self,
@@ -96,10 +105,12 @@ class Chooser:
             probability: chance per slot that the schedule gives this pass.
             all: commit every candidate, whatever the policy.
         Returns:
-            [3, n] float: ids, confidence, 1 where committed.
+            [3 + 2 K, n] float: ids, confidence, 1 where committed; K = min(top, V) likeliest ids, best first, and
+            their probabilities, measured as the confidence is.
         """
         if slots.shape[0] == 0:
-            return logits.new_empty((3, 0), dtype=wide_dtype(logits.device))
+            rows = 3 + 2 * min(self.top, logits.shape[-1])
+            return logits.new_empty((rows, 0), dtype=wide_dtype(logits.device))
         slots = slots.to(logits.device, non_blocking=True)
         ids, confidence, filtered = self.sampling.propose(self.sampling.adjust(logits), slots, pass_index)
         if all:
@@ -112,7 +123,11 @@ class Chooser:
                 knobs = replace(self.knobs, quota=quota, probability=probability)
                 commit = FUNCTIONS[self.policy.name](ranked, torch.ones_like(ids, dtype=torch.bool), knobs)
         wide = wide_dtype(logits.device)
-        return torch.stack([ids.to(wide), confidence.to(wide), commit.to(wide)])
+        decision = torch.stack([ids.to(wide), confidence.to(wide), commit.to(wide)])
+        if not self.top:
+            return decision
+        best, chances = score.likeliest(self.sampling.measured(logits, filtered), self.top)
+        return torch.cat([decision, best.T.to(wide), chances.T.to(wide)])
 
     def _score(self, filtered: Tensor, confidence: Tensor, slots: Tensor, pass_index: int) -> Tensor:
         match self.policy.score:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from anyorder.canvas import Canvas
@@ -91,16 +92,17 @@ class SpeculativeDecoder(DecoderBase):
         verified, forecast = rows[0].split_with_sizes([1 + len(self.tree), len(self.masks)])
         decision = self.chooser.choose(verified, self.slots, pass_index=SLOT_DRAW, all=True)
         decision[2, 1:] = accepted(self.tree, self.lineage, decision[0].to(torch.int64), self.stop_ids)
-        return (
-            torch.cat([decision, self.masks.pack(forecast, self.canvas.mask_id)], -1) if len(self.masks) else decision
-        )
+        if not len(self.masks):
+            return decision
+        packed = self.masks.pack(forecast, self.canvas.mask_id)
+        return torch.cat([decision, F.pad(packed, (0, 0, 0, decision.shape[0] - packed.shape[0]))], -1)
 
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`."""
         decision, forecast = decision.tensor_split([1 + len(self.tree)], -1)
         events = self.commit(decision)
         path = decision[2, 1:].nonzero().flatten()  # parents come before children
-        self.forecasts = self.masks.unpack(forecast, int(path[-1]) if path.numel() else -1)
+        self.forecasts = self.masks.unpack(forecast[:3], int(path[-1]) if path.numel() else -1)
         in_place = int((path == torch.arange(path.shape[0])).cumprod(0).sum())
         self.moved = self.next + path[in_place:] if in_place < path.shape[0] else None
         self.stored = self.next + path.shape[0]  # the last committed token was not fed

@@ -122,5 +122,5 @@ def _to_cpu(decisions: list[Tensor]) -> list[Tensor]:
     """All decisions of the pass in one transfer: the only point where the host waits for the device."""
     if not decisions:
         return []
-    counts = [decision.shape[1] for decision in decisions]
-    return list(torch.cat(decisions, dim=1).cpu().split(counts, dim=1))
+    flat = torch.cat([decision.flatten() for decision in decisions]).cpu().split([d.numel() for d in decisions])
+    return [values.view(decision.shape) for values, decision in zip(flat, decisions, strict=True)]

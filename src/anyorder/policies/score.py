@@ -19,6 +19,36 @@ def probability(logits: Tensor, ids: Tensor) -> Tensor:
     return _precise(logits).softmax(-1).gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
 
+def likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The best ids of every row and their probabilities under softmax(logits), best first.
+
+    Args:
+        logits: [n, V] float.
+        count: ids per row; all of them where there are fewer.
+    Returns:
+        ids [n, count] int64 and probabilities [n, count], the same numbers as `probability` of these ids.
+    """
+    best = _precise(logits).softmax(-1).topk(min(count, logits.shape[-1]), dim=-1)
+    return best.indices, best.values
+
+
+def log_probabilities(logits: Tensor, ids: Tensor, count: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Natural logarithms of probabilities under softmax(logits), also of those too small for `probability`.
+
+    Args:
+        logits: [n, V] float.
+        ids: [n] int64.
+        count: best ids to name beside them.
+    Returns:
+        [n] of `ids`; the best ids [n, count] int64, best first; theirs [n, count]. -inf where a logit is.
+    """
+    logits = _precise(logits)
+    total = logits.logsumexp(-1, keepdim=True)  # [n, 1]
+    best = logits.topk(min(count, logits.shape[-1]), dim=-1)
+    own = logits.gather(-1, ids.unsqueeze(-1))
+    return (own - total).squeeze(-1), best.indices, best.values - total
+
+
 def margin(logits: Tensor) -> Tensor:
     """Probability of the best token less that of the second best: [n, V] -> [n].
 
