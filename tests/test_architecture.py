@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "anyorder"
 # The first part of a module's name behind `anyorder.` -> the parts it may import. Only `if TYPE_CHECKING:` is free.
 ALLOWED = {
     "errors": "",
+    "reporting": "errors",  # records, figures, pages; knows nothing of what is measured
     "events": "",
     "window": "",
     "draws": "",
@@ -35,8 +36,9 @@ ALLOWED = {
     "api": "prompt resolve request generation engine models cache runner canvas params events errors",
     "serving": "prompt resolve request engine runner cache decoders canvas window models params events errors",
     "exam": "api tasks models canvas",
+    "seams": "prompt resolve request runner decoders generation canvas window models params events errors",
     "chat": "api prompt cache canvas params events errors",
-    "conversion": "api prompt resolve models training params errors",
+    "conversion": "reporting api prompt resolve models training params errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
     "server": "serving prompt params canvas models generation events errors",  # HTTP at the edge of the service
     "cli": "*",

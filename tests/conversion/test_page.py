@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conversion.subjects import subject
+from tests.reporting.html_tree import Tree
 
-from anyorder.conversion import page as page_module
 from anyorder.conversion.measure import DRAFTS, Record, tasks
 from anyorder.conversion.page import Report, page
 from anyorder.conversion.report import settings
@@ -21,32 +19,6 @@ from anyorder.conversion.summary import summarise
 from anyorder.conversion.verdict import verdicts
 
 HOSTILE = '</div><script>alert("x")</script><img src=x onerror=y> & "'
-VOID = {"meta", "br", "img", "link", "input"}
-
-
-class Tree(HTMLParser):
-    """Holds a page to what HTML asks for: every tag is closed, in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.faults: list[str] = []
-        self.feed(text)
-        self.close()
-        self.faults += [f"<{tag}> is never closed" for tag in self.open]
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.faults.append(f"</{tag}> at line {self.getpos()[0]} closes something else")
 
 
 @pytest.fixture(scope="module")
@@ -173,10 +145,6 @@ def test_the_verdict_says_what_was_lost(records: dict[str, dict[str, Record]]) -
     assert "of the base's own answers" in changed.text
     assert found["Draft lookup: 1 of 2 texts are those of one token per pass,"].tone == "bad"
     assert '<span class="bad">1 of 2</span>' in shown(damaged)
-
-
-def test_the_style_is_part_of_the_package() -> None:
-    assert (Path(page_module.__file__).parent / "page.css").is_file()
 
 
 def test_texts_are_shown_of_the_thresholds_nearest_to_the_usual_ones(records: dict[str, dict[str, Record]]) -> None:

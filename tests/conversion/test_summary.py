@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from anyorder.conversion.measure import Record
-from anyorder.conversion.statistics import Estimate
 from anyorder.conversion.summary import summarise
+from anyorder.reporting.statistics import Estimate
 
 
 def score(tokens: int, nats: float, hits: int = 0) -> Record:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from anyorder.conversion.decoding import Answer, answer, any_order, causal, refusal
 from anyorder.conversion.heldout import HeldOut
 from anyorder.conversion.likelihood import Document, causal_score, masked_scores, same_logits
-from anyorder.conversion.similarity import common_prefix, edit_similarity, repetition
 from anyorder.errors import ModelError, ParameterError
 from anyorder.models.loaded import LoadedModel
 from anyorder.params import Draft
+from anyorder.reporting.journal import Record
+from anyorder.reporting.similarity import common_prefix, edit_similarity, repetition
 
 THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 DRAFTS: tuple[str, ...] = tuple(draft for draft in get_args(Draft) if draft != "auto")
 
-Record = dict[str, Any]
 Records = Mapping[str, Mapping[str, Record]]
 """Section -> prompt id -> what was measured, as it stands in report.json."""
 

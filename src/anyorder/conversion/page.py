@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib import resources
 from typing import Any
 
-from anyorder.conversion.chart import Line, Point, chart
 from anyorder.conversion.heldout import HeldOut
-from anyorder.conversion.markup import figure
 from anyorder.conversion.measure import Records
 from anyorder.conversion.run_folder import RunFolder
 from anyorder.conversion.sections import depths, lossless, perplexity, ratios, thresholds
 from anyorder.conversion.summary import Summary
 from anyorder.conversion.texts import side_by_side
 from anyorder.conversion.verdict import verdicts
+from anyorder.reporting.chart import Line, Point, chart
+from anyorder.reporting.document import document
+from anyorder.reporting.markup import figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +37,10 @@ class Report:
 def page(report: Report) -> str:
     """The whole file."""
     title = f"Conversion report: {report.settings['model']}"
-    style = resources.files("anyorder.conversion").joinpath("page.css").read_text("utf-8")
     parts = [_head(report), _verdict(report)]
     parts += [section(report.summary) for section in (perplexity, lossless, thresholds, ratios, depths)]
     body = "".join([*parts, side_by_side(report.prompts, report.records), _training(report.run)])
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style></head>'
-        f"<body><main><h1>{escape(title)}</h1>{body}</main></body></html>\n"
-    )
+    return document(title, body)
 
 
 def _head(report: Report) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from anyorder.conversion.heldout import digest
-from anyorder.conversion.journal import Journal
 from anyorder.conversion.likelihood import RATIOS, fingerprint
 from anyorder.conversion.measure import DRAFTS, SECTIONS, Subject, Task, tasks
 from anyorder.conversion.page import Report, page
 from anyorder.conversion.run_folder import RunFolder
 from anyorder.conversion.summary import Summary, summarise
+from anyorder.reporting.journal import Journal
 
 PAGE, RECORDS = "report.html", "report.json"
 Progress = Callable[[Task | None, int, int], None]

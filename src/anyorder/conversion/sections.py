@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from anyorder.conversion.chart import Line, Point, chart
-from anyorder.conversion.markup import estimated, figure, sample, table
-from anyorder.conversion.statistics import Estimate, exponential
 from anyorder.conversion.summary import Lossless, Masked, Summary, Threshold
 from anyorder.conversion.verdict import TEXTS
+from anyorder.reporting.chart import Line, Point, chart
+from anyorder.reporting.markup import estimated, figure, sample, table
+from anyorder.reporting.statistics import Estimate, exponential
 
 
 def ratios(summary: Summary) -> str:

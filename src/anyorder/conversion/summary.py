@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from anyorder.conversion.measure import Record, Records
-from anyorder.conversion.statistics import Estimate, exponential, median, pooled
+from anyorder.reporting.statistics import Estimate, exponential, median, pooled
 
 
 @dataclass(frozen=True, kw_only=True)

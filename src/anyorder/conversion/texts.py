@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from anyorder.conversion.heldout import HeldOut
-from anyorder.conversion.markup import compared
 from anyorder.conversion.measure import Record, Records
+from anyorder.reporting.markup import compared
 
 SHOWN_THRESHOLDS = (0.9, 0.7)
 """The texts of the measured thresholds that are nearest stand beside the base's."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from anyorder.conversion.markup import plain
-from anyorder.conversion.statistics import exponential
 from anyorder.conversion.summary import Identity, Lossless, Masked, Perplexity, Summary, Threshold
+from anyorder.reporting.markup import plain
+from anyorder.reporting.statistics import exponential
 
 TEXTS = {"own": "the base's own answers", "written": "answers written by people"}
 """Whose answers are scored."""

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from anyorder.conversion.statistics import exponential, median, pooled
+from anyorder.reporting.statistics import exponential, median, pooled
 
 
 def test_a_pooled_figure_is_the_ratio_of_sums_not_the_mean_of_ratios() -> None:

@@ -1,23 +1,28 @@
-"""report.json: what was measured so far, written whole after every task, so that a stopped report loses nothing."""
+"""What a report has measured so far, written whole after every task, so that a stopped one loses next to nothing."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
-from anyorder.conversion.measure import Record
 from anyorder.errors import DataError
 
 FORMAT = 1
+SHARE = 0.05
+"""Of the time may go into writing; a large file is written less often than after every record."""
+
+Record = dict[str, Any]
+"""One measurement, JSON-able."""
 
 
 class Journal:
     """The records of one report.
 
     Args:
-        path: of report.json; read if it is there.
+        path: of the JSON file; read if it is there.
         settings: what the figures depend on; a report begun with others is refused.
         fresh: forget what is there.
     Raises:
@@ -29,6 +34,7 @@ class Journal:
         self.settings: dict[str, Any] = _as_read_back(settings)
         self.records: dict[str, dict[str, Record]] = {} if fresh or not path.exists() else self._read()
         self.summary: dict[str, Any] = {}
+        self._save_at = 0.0  # on the clock of the process
 
     def _read(self) -> dict[str, dict[str, Record]]:
         try:
@@ -47,9 +53,13 @@ class Journal:
         return records
 
     def add(self, section: str, prompt: str, record: Record) -> None:
-        """Keep one record."""
+        """Keep one record, on the disk too unless that was written a moment ago; `save` makes sure."""
         self.records.setdefault(section, {})[prompt] = _as_read_back(record)
-        self.save()
+        began = time.monotonic()
+        if began >= self._save_at:
+            self.save()
+            done = time.monotonic()
+            self._save_at = done + (done - began) / SHARE
 
     def save(self) -> None:
         """Write everything beside the file and put it in its place, so that it is never half there."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyorder.conversion.similarity import common_prefix, edit_similarity, repetition
+from anyorder.reporting.similarity import common_prefix, edit_similarity, repetition
 
 IDS = st.lists(st.integers(0, 3), max_size=7)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyorder.conversion.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Line, Point, Scale, chart
-from anyorder.conversion.markup import compared, estimated, plain, table
-from anyorder.conversion.statistics import Estimate
+from anyorder.reporting.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Line, Point, Scale, chart
+from anyorder.reporting.markup import compared, estimated, plain, table
+from anyorder.reporting.statistics import Estimate
 
 
 def points(*values: tuple[float, float]) -> list[Point]:

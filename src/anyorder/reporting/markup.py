@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from html import escape
 
-from anyorder.conversion.statistics import Estimate
+from anyorder.reporting.statistics import Estimate
 
 
 def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

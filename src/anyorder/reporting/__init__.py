@@ -1,0 +1,1 @@
+"""What reports are made of: records that survive a stop, figures with intervals, charts and tables as HTML."""
