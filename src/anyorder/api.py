@@ -53,6 +53,8 @@ class EventStream(Iterator[Event]):
                 for index, prompt in enumerate(prompts)
             ],
         )
+        self.events: list[Event] = []
+        """Everything that was handed out so far, of all requests."""
         self._events = self._run()
 
     def _sequence(
@@ -81,6 +83,7 @@ class EventStream(Iterator[Event]):
     def _noted(self, events: list[Event]) -> list[Event]:
         for event in events:
             self.folds[event.request].add(event)
+        self.events += events
         return events
 
     def __next__(self) -> Event:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor
@@ -52,3 +52,13 @@ class Window:
     def end(self) -> int:
         """First column behind the window."""
         return self.start + self.ids.shape[0]
+
+    def wanting(self, rows: Tensor) -> Window:
+        """The same window with other rows of logits wanted."""
+        return replace(self, rows=rows)
+
+    def showing(self, columns: Tensor, ids: Tensor) -> Window:
+        """The same window with other tokens in some columns."""
+        shown = self.ids.clone()
+        shown[columns - self.start] = ids
+        return replace(self, ids=shown)

@@ -14,6 +14,7 @@ from anyorder.cli.batch import BATCH_FLAGS, run_batch
 from anyorder.cli.decoding import load_model, show_answer
 from anyorder.cli.flags import DECODE_FLAGS, LOAD_FLAGS, Flag, takes
 from anyorder.cli.prompt import PromptRequest, prompt_text
+from anyorder.cli.seams_view import show_seams
 from anyorder.errors import ParameterError
 from anyorder.params import DecodeParams
 
@@ -36,6 +37,8 @@ anyorder generate "The capital of" --hole 4 --then " is Paris."
 
 git diff | anyorder generate - --system "Write a commit message for this diff." --json
 
+anyorder generate "Name three cities" --mode block --threshold 0.4 --seams
+
 anyorder generate --input prompts.jsonl --output answers.jsonl --batch-size 4
 """
 
@@ -51,6 +54,8 @@ ASK_FLAGS = (
 SHOW_FLAGS = (
     Flag(name="json", type=bool, panel="Output",
          help="Print everything as JSON: text, ids, figures, and for every slot its pass and confidence."),
+    Flag(name="seams", type=bool, panel="Output",
+         help="Show which tokens of one pass contradict each other. Takes two more windows per such slot."),
     Flag(name="no_live", type=bool, panel="Output", help="Plain text, no canvas; what pipes and NO_COLOR get anyhow."),
 )  # fmt: skip
 
@@ -77,9 +82,9 @@ def command(
     decode_params = DecodeParams.of(**params)
     model = load_model(load)
     if "json" in show:
-        _print_json(model, request, decode_params)
+        _print_json(model, request, decode_params, seams="seams" in show)
     else:
-        _show(model, request, decode_params, animate="no_live" not in show)
+        _show(model, request, decode_params, animate="no_live" not in show, seams="seams" in show)
 
 
 def _refuse_beside_batch(prompt: str | None, ask: dict[str, Any], show: dict[str, Any]) -> None:
@@ -102,15 +107,23 @@ def _request(
     return PromptRequest(text=text, hole=tuple(hole), then=tuple(then), **ask)
 
 
-def _show(model: LoadedModel, request: PromptRequest, params: DecodeParams, *, animate: bool) -> None:
+def _show(model: LoadedModel, request: PromptRequest, params: DecodeParams, *, animate: bool, seams: bool) -> None:
     import anyorder
 
-    show_answer(anyorder.stream(model, request.for_model(model), params), model, animate=animate)
+    prompt = request.for_model(model)
+    stream = anyorder.stream(model, prompt, params)
+    show_answer(stream, model, animate=animate)
+    if seams:
+        show_seams(stream, model, prompt, params)
 
 
-def _print_json(model: LoadedModel, request: PromptRequest, params: DecodeParams) -> None:
+def _print_json(model: LoadedModel, request: PromptRequest, params: DecodeParams, *, seams: bool) -> None:
     import anyorder
+    from anyorder.seams import measure_seams
 
-    generation = anyorder.generate(model, request.for_model(model), params)
-    record = {"model": model.source, **generation.as_dict()}
+    prompt = request.for_model(model)
+    stream = anyorder.stream(model, prompt, params)
+    record = {"model": model.source, **stream.generations()[0].as_dict()}
+    if seams:
+        record["seams"] = measure_seams(model, prompt, stream.events, params).as_dict()
     sys.stdout.write(json.dumps(record, indent=2) + "\n")  # escaped to ASCII: safe on any terminal, in any encoding
