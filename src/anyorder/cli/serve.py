@@ -43,7 +43,7 @@ curl localhost:8000/v1/chat/completions -H 'content-type: application/json' \\
   -d '{"model": "smollm2", "messages": [{"role": "user", "content": "Hi!"}], "stream": true}'
 """
 SERVER_PANELS: dict[str, tuple[str, ...]] = {
-    "Server": ("host", "port", "name", "insecure", "cors_origins"),
+    "Server": ("host", "port", "name", "fim_tokens", "insecure", "cors_origins"),
     "Limits": ("max_body_bytes", "max_choices", "max_connections", "body_timeout_s", "write_timeout_s",
                "request_timeout_s", "drain_s"),
 }  # fmt: skip

@@ -22,19 +22,21 @@ from anyorder.server.gate import Gate
 from anyorder.server.settings import ServerSettings
 from anyorder.server.surfaces.chat import chat_completions
 from anyorder.server.surfaces.completions import completions
+from anyorder.server.surfaces.fim import fim_completions
 from anyorder.server.surfaces.health import health, metrics, ready
-from anyorder.server.surfaces.models import chat_models, models, one_model, unserved_models
+from anyorder.server.surfaces.models import chat_models, models, one_model
 from anyorder.serving import Service
 
 ROUTES = (
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
     Route("/v1/completions", completions, methods=["POST"]),
+    Route("/v1/fim/completions", fim_completions, methods=["POST"]),
     Route("/v1/models", models),
     Route("/v1/models/{name:path}", one_model),
     Route("/v1/chat/completions/models", chat_models),
     Route("/v1/completions/models", models),
-    Route("/v1/fim/completions/models", unserved_models),
-    Route("/v1/edit/completions/models", unserved_models),
+    Route("/v1/fim/completions/models", models),
+    Route("/v1/edit/completions/models", chat_models),
     Route("/health", health),
     Route("/ready", ready),
     Route("/metrics", metrics),
@@ -56,10 +58,10 @@ def make_app(
         defaults: what requests leave out.
         on_death: called once if the engine dies for good.
     Raises:
-        ModelError: the model has no tokenizer.
+        ModelError: the model has no tokenizer, or none of the tokens that the settings tell it to use.
     """
     backend = Backend(service, settings, defaults or DecodeParams())
-    _ = backend.tokenizer, backend.byte_ids
+    _ = backend.tokenizer, backend.byte_ids, backend.fim
     backend.metrics.watch(service)
 
     @asynccontextmanager

@@ -18,6 +18,7 @@ from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt
 from anyorder.server.choice import Choice
 from anyorder.server.errors import ApiError
+from anyorder.server.gap import FimTokens, fim_tokens
 from anyorder.server.metrics import ServerMetrics
 from anyorder.server.settings import ServerSettings
 from anyorder.server.streams.answer import Answer
@@ -79,6 +80,15 @@ class Backend:
         """Tokens of single bytes, for characters that the vocabulary lacks."""
         found = (self.tokenizer.token_id(f"<0x{byte:02X}>") for byte in range(256))
         return frozenset(token for token in found if token is not None)
+
+    @cached_property
+    def fim(self) -> FimTokens | None:
+        """The control tokens with which the model fills gaps; None: it uses none.
+
+        Raises:
+            ModelError: it should, and has none.
+        """
+        return fim_tokens(self.tokenizer) if self.settings.fim_tokens else None
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids to text."""

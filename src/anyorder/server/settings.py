@@ -26,6 +26,9 @@ class ServerSettings:
     api_keys: tuple[str, ...] = ()
     """Keys that clients must send, any of them, as `Authorization: Bearer KEY`; by default none."""
 
+    fim_tokens: bool = False
+    """The model was trained to fill gaps with control tokens (`<|fim_prefix|>` or alike): use them for a `suffix`."""
+
     insecure: bool = False
     """Listen on an address that others can reach without asking for a key."""
 
@@ -71,6 +74,7 @@ class ServerSettings:
 
 
 _TEXTS = ("api_keys", "cors_origins")
+_SWITCHES = ("fim_tokens", "insecure")
 
 
 def _fault(name: str, value: object) -> str | None:
@@ -81,7 +85,7 @@ def _fault(name: str, value: object) -> str | None:
     if name in _TEXTS:
         fits = isinstance(value, tuple) and all(isinstance(part, str) and part for part in value)  # type: ignore[misc]
         return None if fits else f"`{name}` must be a list of texts, none of them empty"  # keys are not shown
-    if name == "insecure":
+    if name in _SWITCHES:
         return None if isinstance(value, bool) else f"`{name}` must be true or false, got {value!r}"
     if name.endswith("_s"):
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from anyorder.server.backend import Backend
 from anyorder.server.endpoint import Record, backend_of, endpoint
+from anyorder.server.gap import fills
 
 SAMPLING = ("temperature", "top_p", "top_k", "seed", "stop", "logit_bias", "max_tokens", "logprobs")
 
@@ -24,12 +25,6 @@ async def chat_models(request: Request, record: Record) -> Response:
     """Those that chat."""
     backend = backend_of(request)
     return _listed([entry(backend)] if backend.tokenizer.has_chat_template else [])
-
-
-@endpoint("models")
-async def unserved_models(request: Request, record: Record) -> Response:
-    """Those of a surface that this server does not have."""
-    return _listed([])
 
 
 @endpoint("models")
@@ -57,9 +52,12 @@ def entry(backend: Backend) -> dict[str, Any]:
         "max_output_length": context - 1,
         "default_output_length": backend.defaults.max_new_tokens,
         "supported_sampling_parameters": list(SAMPLING),
+        "pricing": dict.fromkeys(("prompt", "completion", "input_cache_reads", "input_cache_writes"), "0"),
+        "openrouter": None,
+        "datacenters": [],
         "supported_features": [],
         "modes": list(spec.modes),
-        "infills": any(mode != "causal" for mode in spec.modes),
+        "infills": fills(backend),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -40,6 +40,8 @@ class StreamOptions(Wire):
 
 class Common(Wire):
     """Parameters that mean the same on every surface."""
+
+    max_stops: ClassVar[int] = MAX_STOPS
 
     model: str
     n: Annotated[int, Field(ge=1)] | None = None
@@ -93,8 +95,8 @@ class Common(Wire):
     def stops(self) -> tuple[str, ...]:
         """The stop strings, checked."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        if len(stops) > MAX_STOPS:
-            raise bad_request(f"`stop` takes at most {MAX_STOPS} texts, got {len(stops)}", param="stop")
+        if len(stops) > self.max_stops:
+            raise bad_request(f"`stop` takes at most {self.max_stops} texts, got {len(stops)}", param="stop")
         if not all(0 < len(stop) <= MAX_STOP_LENGTH for stop in stops):
             raise bad_request(f"a text of `stop` has 1 to {MAX_STOP_LENGTH} characters", param="stop")
         return tuple(stops)
@@ -110,8 +112,11 @@ class Neutral:
 
 
 _LABEL = "labels the request and changes nothing"
-LABELS = ("user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "metadata", "parallel_tool_calls")
-"""Parameters that label a request: accepted, and without influence on the answer at OpenAI's either."""
+LABELS = (
+    "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "metadata", "parallel_tool_calls",
+    "nextEdit",
+)  # fmt: skip
+"""Parameters that label a request: accepted, and without influence on the answer where they come from either."""
 
 _PENALTY = "penalties depend on the order of the tokens, which any-order decoding does not have"
 _TOOLS = "this server does not parse tool calls yet"
@@ -136,6 +141,8 @@ NEUTRAL: dict[str, Neutral] = {
     "moderation": Neutral((), "this server has no moderation"),
     "store": Neutral((False,), "this server stores nothing"),
     "service_tier": Neutral(("auto", "default"), "there is one tier; `realtime` goes first"),
+    "mode": Neutral(("chat",), "the endpoint says what is asked for"),
+    "extra_body": Neutral(({},), "send its fields beside the others"),
     "verbosity": Neutral(("medium",), "the model has no such setting; ask for it in the prompt"),
 }
 """OpenAI's and Inception's parameters that are refused unless they ask for nothing."""
@@ -174,7 +181,7 @@ def decode_params(
     Args:
         max_new_tokens: longest answer.
         param: the request's own name for it.
-        stop_ids: instead of the model's; None: those.
+        stop_ids: instead of the model's, unless the request names others; None: the model's.
     Raises:
         ApiError: a value that `DecodeParams` refuses, under the name that the request has for it.
     """
@@ -184,8 +191,10 @@ def decode_params(
             hint = did_you_mean(name[:80], list(EXTENSIONS))
             raise bad_request(f"unknown field {name[:80]!r} of `diffusion`{hint}", param=f"diffusion.{name[:80]}")
     changes: dict[str, Any] = {**_as_fields(extension), "max_new_tokens": max_new_tokens, **_sampling(wire, defaults)}
-    if stop_ids is not None or wire.ignore_eos:
-        changes["stop_ids"] = stop_ids or ()
+    if wire.ignore_eos:
+        changes["stop_ids"] = ()
+    elif stop_ids is not None:
+        changes.setdefault("stop_ids", stop_ids)
     if wire.logit_bias:
         changes["logit_bias"] = _biases(wire.logit_bias)
     try:

@@ -13,6 +13,7 @@ from anyorder.server.errors import bad_request, unsupported
 from anyorder.server.streams.answer import Delta, Token
 from anyorder.server.wire.chat import LOGPROBS_MODE, checked_top, logprob
 from anyorder.server.wire.common import Common
+from anyorder.server.wire.mercury import MAX_STOPS, NOTHING_FOLLOWS
 
 PREFIX = "cmpl"
 DEFAULT_MAX_TOKENS = 16  # OpenAI's
@@ -24,12 +25,19 @@ Prompt = str | list[int]
 class CompletionRequest(Common):
     """Texts to continue, or to fill."""
 
+    max_stops = MAX_STOPS
+
     prompt: str | list[int] | list[str] | list[list[int]]
     suffix: str | None = None
     max_tokens: int = DEFAULT_MAX_TOKENS
     echo: bool = False
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
     best_of: int | None = None
+
+    @property
+    def text_behind(self) -> str | None:
+        """What stands behind the answer, if anything does."""
+        return None if self.suffix == NOTHING_FOLLOWS else self.suffix
 
     def prompts(self) -> list[Prompt]:
         """One prompt or many, as a list.
@@ -40,7 +48,7 @@ class CompletionRequest(Common):
         given = self.prompt
         many = isinstance(given, list) and not all(isinstance(part, int) for part in given)
         prompts: list[Any] = list(given) if many else [given]
-        if not all(prompts):
+        if not all(prompts) and self.text_behind is None:
             raise bad_request("a prompt is empty; give at least one token of text", param="prompt")
         if len(prompts) > MAX_PROMPTS:
             raise bad_request(f"at most {MAX_PROMPTS} prompts, got {len(prompts)}", param="prompt")
@@ -74,7 +82,7 @@ class CompletionVoice:
             self._part(choice, self._echo(choice) + choice.answer.text, choice.answer.finish_reason, choice.tokens)
             for choice in choices
         ]
-        return {**self.head, "object": "text_completion", "choices": parts, "usage": usage, "warning": None}
+        return {**self.head, "object": "text_completion", "choices": parts, "usage": usage}
 
     def chunk(self, choice: Choice, delta: Delta, *, opens: bool) -> dict[str, Any]:
         """One piece of an answer."""
