@@ -17,6 +17,7 @@ ALLOWED = {
     "events": "",
     "window": "",
     "draws": "",
+    "rates": "",
     "policies": "draws",  # tensors and numbers in, tensors out
     "canvas": "errors events",
     "params": "errors policies",
@@ -25,7 +26,7 @@ ALLOWED = {
     "ngrams": "errors",  # no torch, no model: text in, guesses out
     "models": "ngrams errors",
     "tasks": "",  # texts and rules; no torch, no model
-    "training": "models tasks policies draws errors",
+    "training": "models tasks policies draws rates errors",
     "recipes": "",  # TOML files
     "runner": "models cache window errors",  # knows no decoder, no policy, no request
     "prompt": "canvas errors",
@@ -33,14 +34,16 @@ ALLOWED = {
     "request": "resolve decoders ngrams canvas window params policies draws errors",
     "generation": "events",
     "engine": "runner decoders canvas window events cache draws errors",
-    "api": "prompt resolve request generation engine models cache runner canvas params events errors",
-    "serving": "prompt resolve request engine runner cache decoders canvas window models params events errors",
+    "scoring": "request resolve decoders canvas window params events errors",
+    "api": "scoring prompt resolve request generation engine models cache runner canvas params events errors",
+    "serving": "scoring prompt resolve request engine runner cache decoders canvas window models params events errors",
+    "plan": "models rates runner cache window errors",
     "exam": "api tasks models canvas",
     "seams": "prompt resolve request runner decoders generation canvas window models params events errors",
     "chat": "api prompt cache canvas params events errors",
     "conversion": "reporting api prompt resolve models training params errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
-    "server": "serving prompt params canvas models generation events errors",  # HTTP at the edge of the service
+    "server": "serving scoring prompt params canvas models generation events errors",  # HTTP at the edge of the service
     "cli": "*",
     "__init__": "*",
     "__main__": "cli",

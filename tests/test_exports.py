@@ -14,7 +14,7 @@ import anyorder
 
 PUBLIC = {
     "AnyorderError", "ChatSession", "DecodeParams", "EventStream", "Generation", "Hole", "Stats",
-    "generate", "generate_batch", "infill", "load", "stream",
+    "generate", "generate_batch", "infill", "load", "score", "stream",
 }  # fmt: skip
 
 

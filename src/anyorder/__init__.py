@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from anyorder.api import EventStream, generate, generate_batch, infill, load, stream
+    from anyorder.api import EventStream, generate, generate_batch, infill, load, score, stream
     from anyorder.canvas import Hole
     from anyorder.chat import ChatSession
     from anyorder.errors import AnyorderError
@@ -23,13 +23,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnyorderError", "ChatSession", "DecodeParams", "EventStream", "Generation", "Hole", "Stats",
-    "generate", "generate_batch", "infill", "load", "stream",
+    "generate", "generate_batch", "infill", "load", "score", "stream",
 ]  # fmt: skip
 
 _HOMES = {
     "AnyorderError": "errors", "ChatSession": "chat", "DecodeParams": "params", "EventStream": "api",
     "Generation": "generation", "Hole": "canvas", "Stats": "generation", "generate": "api", "generate_batch": "api",
-    "infill": "api", "load": "api", "stream": "api",
+    "infill": "api", "load": "api", "score": "api", "stream": "api",
 }  # fmt: skip
 
 

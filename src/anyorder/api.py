@@ -20,9 +20,13 @@ from anyorder.prompt import Prompt, encode_prompt, strip_padding
 from anyorder.request import build_decoder, stored_columns
 from anyorder.resolve import resolve
 from anyorder.runner import Runner
+from anyorder.scoring import ScoreFold, ScoreMode, ScoreParams, Scores, build_scorer, resolve_scoring, without_holes
 
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
+
+
+_SCORED_AT_ONCE = 512  # tokens of a pass; more would not be faster
 
 
 class EventStream(Iterator[Event]):
@@ -199,6 +203,35 @@ def infill(
     if params is None:
         changes.setdefault("max_new_tokens", 0)
     return generate(model, parts, params, **changes)
+
+
+def score(
+    model: LoadedModel, text: Prompt, *, mode: ScoreMode | None = None, start: int = 1, top_logprobs: int = 0
+) -> Scores:
+    """How probable the model holds given text.
+
+    Args:
+        text: as `prompt` of `stream`, without holes.
+        mode: causal, pseudo_likelihood or left_to_right; None: causal where the weights have such a mode, else
+            pseudo_likelihood. See `anyorder.scoring`.
+        start: first token to score, from 0; those before it are read only.
+        top_logprobs: likeliest tokens to name in the place of every scored one, at most 20.
+    Raises:
+        ParameterError, ContextError, ModelError: before the first pass.
+    """
+    params, decode = resolve_scoring(ScoreParams(mode=mode, start=start, top_logprobs=top_logprobs), model)
+    ids = without_holes(encode_prompt(model, text))
+    scorer = build_scorer(params, decode, model, ids, tokens=_SCORED_AT_ONCE)
+    runner = Runner(model.network, model.adapter)
+    storage = runner.storage(len(ids)) if params.mode == "causal" else None
+    engine = Engine(runner, [RunningSequence(scorer, storage)])
+    fold = ScoreFold(_decode(model), params)
+    events = engine.start()
+    while engine.running:
+        events += engine.step()
+    for event in events:
+        fold.add(event)
+    return fold.result()
 
 
 def _decode(model: LoadedModel):

@@ -62,6 +62,11 @@ class Decoder(Protocol):
         """Leading columns whose keys and values are stored for good: they will not be computed again."""
         ...
 
+    @property
+    def reads(self) -> int:
+        """Tokens of given text that the next pass reads for the first time, a prompt's chunks apart."""
+        ...
+
     def resume(self, stored: int) -> None:
         """Before the first pass: the caller has the keys and values of these leading columns."""
         ...
@@ -97,6 +102,11 @@ class DecoderBase:
         """What happens before the first pass; a canvas that the caller filled needs none."""
         reason = self.ending()
         return self.finish(reason) if reason else []
+
+    @property
+    def reads(self) -> int:
+        """See `Decoder.reads`; decoders have their prompts read in chunks."""
+        return 0
 
     def resume(self, stored: int) -> None:
         """See `Decoder.resume`."""

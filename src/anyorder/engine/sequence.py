@@ -40,8 +40,8 @@ class Sequence:
 
     @property
     def prompt_tokens(self) -> int:
-        """Columns of the prompt that the next pass computes; 0 behind the prompt, and where nothing is stored."""
-        return self.prefill.tokens(self.decoder.stored) if self.prefill else 0
+        """Columns of given text that the next pass computes; 0 behind it, and where nothing is stored."""
+        return self.prefill.tokens(self.decoder.stored) if self.prefill else self.decoder.reads
 
     def plan(self) -> list[Window]:
         """The next chunk of the prompt, or what the decoder wants."""

@@ -1,0 +1,141 @@
+"""Text that is all there: how probable its tokens are. A scorer is driven like a decoder and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from anyorder.canvas import Canvas
+from anyorder.decoders.base import DecoderBase, alternatives
+from anyorder.draws import wide_dtype
+from anyorder.errors import ModelError
+from anyorder.events import Event, Scored
+from anyorder.policies.score import log_probabilities
+from anyorder.window import Window
+
+ROWS = 64
+"""Rows of logits that are judged at once: what a softmax takes besides them stays small."""
+
+
+class Scorer(DecoderBase):
+    """What scorers share: they judge the rows of a pass against the given tokens.
+
+    Args:
+        canvas: given slots only.
+        first: slot to begin with.
+        top: likeliest tokens to report beside every given one.
+        mask_id: a token that counts as impossible; None: there is none.
+    """
+
+    def __init__(self, canvas: Canvas, *, first: int, top: int = 0, mask_id: int | None = None) -> None:
+        super().__init__(canvas, end=len(canvas), stop_ids=())
+        self.next = first
+        self.top = top
+        self.mask_id = mask_id
+
+    def _begin(self) -> list[Event]:
+        return [] if self.next < self.end else self.finish("length")
+
+    def decide(self, rows: list[Tensor]) -> Tensor:
+        """[1 + 2 K, n] on the device of the rows: logarithms of the given tokens, K likeliest ids, their logarithms."""
+        logits = torch.cat(rows)
+        given = self.canvas.ids[self.slots].to(logits.device, non_blocking=True)
+        judged = zip(logits.split(ROWS), given.split(ROWS), strict=True)
+        return torch.cat([self._judge(part, ids) for part, ids in judged], -1)
+
+    def _judge(self, logits: Tensor, ids: Tensor) -> Tensor:
+        if self.mask_id is not None:
+            logits[:, self.mask_id] = -torch.inf
+        own, best, values = log_probabilities(logits, ids, self.top)
+        wide = wide_dtype(logits.device)
+        return torch.cat([own[None].to(wide), best.T.to(wide), values.T.to(wide)])
+
+    def apply(self, decision: Tensor) -> list[Event]:
+        """See `Decoder.apply`: says what was found."""
+        if bool(decision[0].isnan().any()):
+            raise ModelError("the model's logits are nan: its weights are damaged, or its numbers overflow")
+        self.passes += 1
+        events = self._found(decision) if self.slots.numel() else []
+        return events if self.next < self.end else events + self.finish("length")
+
+    def _found(self, decision: Tensor) -> list[Event]:
+        self.next = int(self.slots[-1]) + 1
+        best = alternatives(decision[1:], impossible=-torch.inf) if decision.shape[0] > 1 else ()
+        return [Scored(self.canvas.request, tuple(self.slots.tolist()), tuple(decision[0].tolist()), best)]
+
+
+class CausalScorer(Scorer):
+    """Reads the text once from left to right, in chunks: every token given those before it, exactly.
+
+    Args:
+        chunk: columns per pass.
+    """
+
+    def __init__(self, canvas: Canvas, *, first: int, chunk: int, top: int = 0) -> None:
+        assert first > 0, "nothing stands before the first token"
+        super().__init__(canvas, first=first, top=top)
+        self.chunk = chunk
+
+    @property
+    def reads(self) -> int:
+        """See `Decoder.reads`."""
+        return max(0, min(self.end - 1 - self.stored, self.chunk))
+
+    def resume(self, stored: int) -> None:
+        """See `Decoder.resume`; the row before the first scored slot is wanted."""
+        super().resume(min(stored, self.next - 1))
+
+    def plan(self) -> list[Window]:
+        """The next columns; a row for every slot behind them that is to be scored. The last token is never fed."""
+        start, end = self.stored, self.stored + self.reads
+        self.slots = torch.arange(max(self.next, start + 1), end + 1)
+        window = Window(
+            ids=self.canvas.ids[start:end],
+            start=start,
+            visible=end,
+            rows=self.slots - 1 - start,
+            attention="causal",
+            phase="prefill",
+        )
+        return self.count([window])
+
+    def apply(self, decision: Tensor) -> list[Event]:
+        """See `Scorer.apply`."""
+        self.stored += self.reads
+        return super().apply(decision)
+
+
+class MaskedScorer(Scorer):
+    """Masks the text anew for every slot: as many slots per pass as fit, each in a window of its own.
+
+    Args:
+        window: slot -> the window whose only row predicts it.
+        tokens: fed per pass at most; a longer window is fed alone.
+    """
+
+    def __init__(
+        self,
+        canvas: Canvas,
+        window: Callable[[int], Window],
+        *,
+        first: int,
+        tokens: int,
+        top: int = 0,
+        mask_id: int | None = None,
+    ) -> None:
+        super().__init__(canvas, first=first, top=top, mask_id=mask_id)
+        self.window = window
+        self.tokens = tokens
+
+    def plan(self) -> list[Window]:
+        """The windows of the next slots."""
+        windows, left = [self.window(self.next)], self.tokens
+        while (left := left - windows[-1].ids.shape[0]) > 0 and self.next + len(windows) < self.end:
+            following = self.window(self.next + len(windows))
+            if following.ids.shape[0] > left:
+                break
+            windows.append(following)
+        self.slots = torch.arange(self.next, self.next + len(windows))
+        return self.count(windows)
