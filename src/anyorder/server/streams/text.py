@@ -77,7 +77,7 @@ class StopFilter:
             start, self.hit = found
             self._held = ""
             return pending[:start]
-        keep = self._begun(pending)
+        keep = begun(pending, self.stops)
         self._held = pending[len(pending) - keep :]
         return pending[: len(pending) - keep]
 
@@ -91,10 +91,11 @@ class StopFilter:
         found = [(start + len(stop), start, stop) for start, stop in places if start >= 0]
         return min(found)[1:] if found else None
 
-    def _begun(self, text: str) -> int:
-        """Length of the longest end of `text` that is the beginning of a stop string."""
-        longest = max((len(stop) for stop in self.stops), default=1) - 1
-        for size in range(min(longest, len(text)), 0, -1):
-            if any(stop.startswith(text[-size:]) for stop in self.stops):
-                return size
-        return 0
+
+def begun(text: str, markers: Sequence[str]) -> int:
+    """Length of the longest end of `text` that is the beginning of a marker, and not all of it."""
+    longest = max((len(marker) for marker in markers), default=1) - 1
+    for size in range(min(longest, len(text)), 0, -1):
+        if any(marker.startswith(text[-size:]) for marker in markers):
+            return size
+    return 0
