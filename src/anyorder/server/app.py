@@ -22,6 +22,7 @@ from anyorder.server.gate import Gate
 from anyorder.server.settings import ServerSettings
 from anyorder.server.surfaces.chat import chat_completions
 from anyorder.server.surfaces.completions import completions
+from anyorder.server.surfaces.edit import apply_completions, edit_completions
 from anyorder.server.surfaces.fim import fim_completions
 from anyorder.server.surfaces.health import health, metrics, ready
 from anyorder.server.surfaces.models import chat_models, models, one_model
@@ -31,12 +32,15 @@ ROUTES = (
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
     Route("/v1/completions", completions, methods=["POST"]),
     Route("/v1/fim/completions", fim_completions, methods=["POST"]),
+    Route("/v1/edit/completions", edit_completions, methods=["POST"]),
+    Route("/v1/apply/completions", apply_completions, methods=["POST"]),
     Route("/v1/models", models),
     Route("/v1/models/{name:path}", one_model),
     Route("/v1/chat/completions/models", chat_models),
     Route("/v1/completions/models", models),
     Route("/v1/fim/completions/models", models),
     Route("/v1/edit/completions/models", chat_models),
+    Route("/v1/apply/completions/models", chat_models),
     Route("/health", health),
     Route("/ready", ready),
     Route("/metrics", metrics),

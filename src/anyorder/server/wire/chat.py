@@ -13,7 +13,7 @@ from anyorder.server.choice import Choice
 from anyorder.server.errors import bad_request, unsupported
 from anyorder.server.streams.answer import Delta, Token
 from anyorder.server.streams.text import UNDECODED
-from anyorder.server.wire.common import Common, Wire
+from anyorder.server.wire.common import Limited, Wire
 
 PREFIX = "chatcmpl"
 LOWEST = -9999.0  # OpenAI's number for a probability of 0
@@ -41,23 +41,12 @@ class ChatMessage(Wire):
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
 
 
-class ChatRequest(Common):
+class ChatRequest(Limited):
     """A chat to answer."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1024)]
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
     logprobs: bool = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-
-    @property
-    def limit(self) -> tuple[int | None, str]:
-        """Longest answer, None if it is left to the server, and the parameter that says so."""
-        if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
-            raise bad_request("`max_tokens` and `max_completion_tokens` differ; send one", param="max_tokens")
-        if self.max_completion_tokens is not None:
-            return self.max_completion_tokens, "max_completion_tokens"
-        return self.max_tokens, "max_tokens"
 
     def plain_messages(self) -> list[dict[str, str]]:
         """Role and text of every message."""

@@ -102,6 +102,22 @@ class Common(Wire):
         return tuple(stops)
 
 
+class Limited(Common):
+    """A request whose longest answer has two names."""
+
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+
+    @property
+    def limit(self) -> tuple[int | None, str]:
+        """Longest answer, None if it is left to the server, and the parameter that says so."""
+        if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
+            raise bad_request("`max_tokens` and `max_completion_tokens` differ; send one", param="max_tokens")
+        if self.max_completion_tokens is not None:
+            return self.max_completion_tokens, "max_completion_tokens"
+        return self.max_tokens, "max_tokens"
+
+
 @dataclass(frozen=True)
 class Neutral:
     """A parameter that is only accepted where it asks for nothing."""

@@ -1,0 +1,48 @@
+"""From a checked request to answers that are on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+
+from anyorder.canvas import Hole
+from anyorder.errors import ParameterError
+from anyorder.params import DecodeParams
+from anyorder.server.backend import Ask
+from anyorder.server.choice import Choice
+from anyorder.server.endpoint import backend_of, request_id
+from anyorder.server.wire.common import Common, renamed
+
+
+async def submitted(
+    request: Request,
+    wire: Common,
+    prompt: Sequence[int | Hole],
+    params: DecodeParams,
+    *,
+    param: str,
+    stops: Sequence[str] = (),
+) -> list[Choice]:
+    """Hand one prompt to the engine, `wire.choices` times.
+
+    Args:
+        param: the request's own name for the longest answer.
+        stops: texts that end the answer, besides the client's.
+    Raises:
+        ParameterError: the engine refuses a parameter; under the name that the request has for it.
+    """
+    wire.check_stream()
+    ask = Ask(
+        prompts=[prompt],
+        params=params,
+        n=wire.choices,
+        stops=(*stops, *wire.stops),
+        realtime=wire.realtime,
+        tag=request_id(request),
+        key=request.scope["state"].get("api_key"),
+    )
+    try:
+        return await backend_of(request).submit(ask)
+    except ParameterError as error:
+        raise renamed(error, wire.diffusion, param) from None
