@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -37,6 +37,12 @@ def backend_of(request: Request) -> Backend:
 def request_id(request: Request) -> str:
     """The id that names the request in logs."""
     return request.scope.get("state", {}).get("request_id", "")
+
+
+class Streamed(Protocol):
+    """How a surface streams answers: see `Frames`."""
+
+    def of(self, choices: Sequence[Choice], failed: Callable[[Exception], None]) -> AsyncGenerator[bytes]: ...
 
 
 @dataclass
@@ -98,19 +104,32 @@ def endpoint(surface: str) -> Callable[[Callable[[Request, Record], Awaitable[Re
     return decorate
 
 
+Reply = Callable[[Sequence[Choice], dict[str, Any]], dict[str, Any]]
+"""Finished answers and their usage -> the JSON of a surface."""
+
+
 async def respond(record: Record, wire: Common, voice: Voice, choices: Sequence[Choice]) -> Response:
     """The answers, whole or as they come."""
-    record.choices = choices
-    request = record.request
-    backend = backend_of(request)
     if wire.format is None:
-        await while_connected(request.receive, collect(choices))
-        return JSONResponse(voice.reply(choices, usage(choices)))
-    frames = _recorded(Frames(voice, wire.format, wire.includes_usage), choices, record)
-    return EventStream(frames, timeout_s=backend.settings.write_timeout_s, headers={})
+        return await whole(record, voice.reply, choices)
+    return streaming(record, Frames(voice, wire.format, wire.includes_usage), choices)
 
 
-async def _recorded(frames: Frames, choices: Sequence[Choice], record: Record) -> AsyncGenerator[bytes]:
+async def whole(record: Record, reply: Reply, choices: Sequence[Choice]) -> Response:
+    """The answers as one JSON object, when all are finished."""
+    record.choices = choices
+    await while_connected(record.request.receive, collect(choices))
+    return JSONResponse(reply(choices, usage(choices)))
+
+
+def streaming(record: Record, streamed: Streamed, choices: Sequence[Choice]) -> Response:
+    """The answers as they come."""
+    record.choices = choices
+    timeout_s = backend_of(record.request).settings.write_timeout_s
+    return EventStream(_recorded(streamed, choices, record), timeout_s=timeout_s, headers={})
+
+
+async def _recorded(frames: Streamed, choices: Sequence[Choice], record: Record) -> AsyncGenerator[bytes]:
     """The frames; how the stream ended is recorded before its last one, or when the client goes."""
     failure: list[Exception] = []
     try:

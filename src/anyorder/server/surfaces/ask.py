@@ -23,12 +23,14 @@ async def submitted(
     *,
     param: str,
     stops: Sequence[str] = (),
+    with_tokens: bool = False,
 ) -> list[Choice]:
     """Hand one prompt to the engine, `wire.choices` times.
 
     Args:
         param: the request's own name for the longest answer.
         stops: texts that end the answer, besides the client's.
+        with_tokens: keep the tokens of the answers, for log-probabilities.
     Raises:
         ParameterError: the engine refuses a parameter; under the name that the request has for it.
     """
@@ -38,6 +40,7 @@ async def submitted(
         params=params,
         n=wire.choices,
         stops=(*stops, *wire.stops),
+        with_tokens=with_tokens,
         realtime=wire.realtime,
         tag=request_id(request),
         key=request.scope["state"].get("api_key"),
