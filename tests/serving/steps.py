@@ -10,9 +10,10 @@ from tests.serving.helpers import SMALL
 
 from anyorder.events import Event
 from anyorder.models.loaded import LoadedModel
-from anyorder.serving import Metrics, ServiceSettings, Ticket, Work
+from anyorder.serving import Metrics, ScoreWork, ServiceSettings, Ticket, Work
 from anyorder.serving.job import Job, make_job
 from anyorder.serving.scheduler import Scheduler
+from anyorder.serving.score_job import make_score_job
 
 
 class Steps:
@@ -24,14 +25,22 @@ class Steps:
         self.scheduler = Scheduler(model, settings, Metrics(), lambda: self.now)
         self.jobs: list[Job] = []
 
-    def submit(self, work: Work) -> Ticket:
-        patience = self.scheduler.settings.patience(work.priority)
-        number = len(self.jobs)
-        job = make_job(self.model, work, number=number, together=2, now=self.now, patience=patience)
+    def submit(self, work: Work | ScoreWork) -> Ticket:
+        job = self._job(work, self.scheduler.settings)
         self.scheduler.check(job)
         self.scheduler.queue.push(job)
         self.jobs.append(job)
         return job.ticket
+
+    def _job(self, work: Work | ScoreWork, settings: ServiceSettings) -> Job:
+        terms: dict[str, Any] = {
+            "number": len(self.jobs),
+            "now": self.now,
+            "patience": settings.patience(work.priority),
+        }
+        if isinstance(work, ScoreWork):
+            return make_score_job(self.model, work, settings=settings, **terms)
+        return make_job(self.model, work, together=2, **terms)
 
     def step(self, passes: int = 1) -> None:
         for _ in range(passes):

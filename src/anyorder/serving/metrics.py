@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anyorder.events import Committed, Event, Finished
+from anyorder.events import Committed, Event, Finished, Scored
 from anyorder.serving.ticket import Ticket
 
 
@@ -16,8 +16,12 @@ class Metrics:
     """Forward passes of the engine."""
     sequence_passes: int = 0
     """Over all passes, the requests that took part."""
+    scoring_passes: int = 0
+    """Those of them that scored given text."""
     tokens: int = 0
     """Slots committed."""
+    scored: int = 0
+    """Tokens of given texts whose probability was said."""
     positions: int = 0
     """Canvas positions computed by finished requests."""
     prompt_tokens: int = 0
@@ -67,13 +71,16 @@ class Metrics:
         """An event was handed out."""
         if isinstance(event, Committed):
             self.tokens += len(event.slots)
+        if isinstance(event, Scored):
+            self.scored += len(event.slots)
         if isinstance(event, Finished):
             self.positions += event.positions
 
     @property
     def tokens_per_forward(self) -> float:
         """TPF of a request, on average."""
-        return self.tokens / self.sequence_passes if self.sequence_passes else 0.0
+        decoding = self.sequence_passes - self.scoring_passes
+        return self.tokens / decoding if decoding else 0.0
 
     @property
     def occupancy(self) -> float:

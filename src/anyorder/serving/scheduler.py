@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from anyorder.decoders.scorers import Scorer
 from anyorder.engine.loop import Engine
 from anyorder.engine.sequence import Sequence
 from anyorder.errors import AnyorderError, Cancelled, ContextError, DeadlineExceeded, EngineFailed, ServingError
@@ -87,6 +88,7 @@ class Scheduler:
         """Hand out the events of a pass and let the finished go."""
         self.metrics.passes += 1
         self.metrics.sequence_passes += len(batch)
+        self.metrics.scoring_passes += sum(isinstance(sequence.decoder, Scorer) for sequence in batch)
         self._hand_out(events)
         for sequence in batch:
             self._after_pass(self.running[sequence.decoder.canvas.request], sequence)

@@ -12,9 +12,10 @@ from anyorder.errors import EngineFailed, Overloaded, ServingError, Unavailable
 from anyorder.serving.job import Job, make_job
 from anyorder.serving.metrics import Metrics, ServiceStatus
 from anyorder.serving.scheduler import Scheduler
+from anyorder.serving.score_job import make_score_job
 from anyorder.serving.settings import ServiceSettings
 from anyorder.serving.ticket import Ticket
-from anyorder.serving.work import Work
+from anyorder.serving.work import AnyWork, ScoreWork, Work
 
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
@@ -49,7 +50,7 @@ class Service:
             self._thread = threading.Thread(target=self._run, name="anyorder-engine", daemon=True)
             self._thread.start()
 
-    def submit(self, work: Work) -> Ticket:
+    def submit(self, work: AnyWork) -> Ticket:
         """Take on a piece of work.
 
         Raises:
@@ -63,7 +64,7 @@ class Service:
             self.metrics.submitted += 1
             number, together = self.metrics.submitted, len(scheduler.running) + len(scheduler.queue) + 1
         job = self._job(work, number, together)
-        if work.params.draft == "auto" and job.columns > self._scheduler.memory.pool.total:
+        if isinstance(work, Work) and work.params.draft == "auto" and job.columns > self._scheduler.memory.pool.total:
             job = self._job(work, number, together=together + 1)  # there may be room without drafts
         with self._changed:
             self._check_open()
@@ -72,8 +73,11 @@ class Service:
             self._changed.notify_all()
         return job.ticket
 
-    def _job(self, work: Work, number: int, together: int) -> Job:
+    def _job(self, work: AnyWork, number: int, together: int) -> Job:
         patience = self.settings.patience(work.priority)
+        if isinstance(work, ScoreWork):
+            settings, now = self.settings, time.monotonic()
+            return make_score_job(self.model, work, settings=settings, number=number, now=now, patience=patience)
         return make_job(self.model, work, number=number, together=together, now=time.monotonic(), patience=patience)
 
     def _check_open(self) -> None:

@@ -10,17 +10,14 @@ from typing import get_args
 from anyorder.canvas import Hole
 from anyorder.errors import ParameterError
 from anyorder.params import DecodeParams
+from anyorder.scoring import ScoreParams
 from anyorder.serving.settings import Priority as Priority
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """One answer that is wanted."""
+class Terms:
+    """How a piece of work is to be treated, whatever it is."""
 
-    prompt: Sequence[int | Hole]
-    params: DecodeParams = field(default_factory=DecodeParams)
-    sample: int = 0
-    """Number of the sample under one seed, >= 0: equal work with different numbers gets independent answers."""
     priority: Priority = "normal"
     """`realtime` goes first, `batch` last; none of them waits for ever."""
     deadline_s: float | None = None
@@ -36,5 +33,29 @@ class Work:
             raise ParameterError(f"`priority` must be one of {known}, got {self.priority!r}", param="priority")
         if self.deadline_s is not None and not (math.isfinite(self.deadline_s) and self.deadline_s > 0):
             raise ParameterError(f"`deadline_s` must be above 0, got {self.deadline_s!r}", param="deadline_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(Terms):
+    """One answer that is wanted."""
+
+    prompt: Sequence[int | Hole]
+    params: DecodeParams = field(default_factory=DecodeParams)
+    sample: int = 0
+    """Number of the sample under one seed, >= 0: equal work with different numbers gets independent answers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if type(self.sample) is not int or not 0 <= self.sample < 2**63:
             raise ParameterError(f"`sample` must be a whole number from 0, got {self.sample!r}", param="sample")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreWork(Terms):
+    """A text whose tokens' probabilities are wanted."""
+
+    ids: Sequence[int]
+    params: ScoreParams = field(default_factory=ScoreParams)
+
+
+AnyWork = Work | ScoreWork
