@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from tests.models.test_config import DREAM_7B, LLADA_8B
+from tests.models.test_moe import LLADA2
 from tests.models.tiny_models import LLAMA, write_checkpoint
 
 from anyorder.models.facts import describe, num_parameters
@@ -19,6 +21,38 @@ def test_published_sizes() -> None:
     assert num_parameters(dream, FAMILIES["dream"]) == 7_615_616_512
 
 
+LLADA2_MINI: dict[str, Any] = {
+    "architectures": ["LLaDA2MoeModelLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 5120,
+    "moe_intermediate_size": 512,
+    "num_hidden_layers": 20,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "vocab_size": 157184,
+    "max_position_embeddings": 32768,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 600000,
+    "partial_rotary_factor": 0.5,
+    "num_experts": 256,
+    "num_experts_per_tok": 8,
+    "num_shared_experts": 1,
+    "n_group": 8,
+    "topk_group": 4,
+    "first_k_dense_replace": 1,
+    "tie_word_embeddings": False,
+}
+
+
+def test_published_sizes_of_experts() -> None:
+    """Called 16B-A1B: the input and output tables, 0.64 billion together, are active here, too."""
+    config = recognise(LLADA2_MINI).parse(LLADA2_MINI)
+    facts = describe(config, FAMILIES["llada2_moe"], dtype=torch.bfloat16)
+    assert facts.num_parameters == 16_255_643_392
+    assert facts.active_parameters == 1_432_973_056
+
+
 def test_memory_at_a_context() -> None:
     config = recognise(DREAM_7B).parse(DREAM_7B)
     facts = describe(config, FAMILIES["dream"], dtype=torch.bfloat16, context=2048)
@@ -29,8 +63,7 @@ def test_memory_at_a_context() -> None:
 
 
 def test_parameters_are_counted_as_the_network_has_them(tmp_path: Path) -> None:
-    for tied in (True, False):
-        raw = {**LLAMA, "tie_word_embeddings": tied}
-        model = load(write_checkpoint(tmp_path, raw), pack=False)
+    for raw in ({**LLAMA, "tie_word_embeddings": True}, {**LLAMA, "tie_word_embeddings": False}, LLADA2):
+        model = load(write_checkpoint(tmp_path, raw), pack=False, mask_token_id=39)
         counted = sum(parameter.numel() for parameter in model.network.parameters())
         assert num_parameters(model.config, model.spec) == counted

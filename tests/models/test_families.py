@@ -22,16 +22,22 @@ def test_model_type_decides_when_no_architecture_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("architecture", "model_type"),
     [
-        ("LLaDAMoEModelLM", "llada"),
         ("EfficientDLM", "qwen3"),
         ("StableDiffcoderForCausalLM", "llama"),
-        ("SDARMoeForCausalLM", "sdar_moe"),
         ("DiffusionGemmaForBlockDiffusion", "diffusion_gemma"),
     ],
 )
 def test_known_but_unsupported_models_are_refused_whatever_their_model_type(architecture: str, model_type: str) -> None:
     with pytest.raises(UnknownFamily, match=rf"{architecture}.*not supported yet; supported: llama"):
         recognise({"architectures": [architecture], "model_type": model_type})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model_type", "family"),
+    [("LLaDAMoEModelLM", "llada", "llada_moe"), ("LLaDA2MoeModelLM", "llada2_moe", "llada2_moe")],
+)
+def test_the_architecture_overrules_the_model_type(architecture: str, model_type: str, family: str) -> None:
+    assert recognise({"architectures": [architecture], "model_type": model_type}).name == family
 
 
 def test_an_unknown_architecture_is_not_excused_by_a_known_model_type() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.models.test_moe import LLADA2
 from tests.models.tiny_models import LLAMA
 
 from anyorder.models.families import recognise
@@ -42,11 +43,30 @@ MODEL: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
+EXPERTS: dict[str, Any] = {
+    **LLADA2,
+    "hidden_size": 512,
+    "intermediate_size": 2048,
+    "moe_intermediate_size": 256,
+    "num_hidden_layers": 6,
+    "num_experts": 16,
+    "head_dim": 64,
+    "num_attention_heads": 8,
+    "vocab_size": 16000,
+    "mask_token_id": 15999,
+}
+KINDS = {
+    "tied": {**MODEL, "tie_word_embeddings": True},
+    "untied": {**MODEL, "tie_word_embeddings": False},
+    "experts": EXPERTS,
+}
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """About 200 MB of float32."""
     folder = tmp_path_factory.mktemp("model")
-    raw = {**MODEL, "tie_word_embeddings": request.param}
+    raw = KINDS[request.param]
     spec = recognise(raw)
     shapes = {name: place.shape for name, place in spec.weight_names(spec.parse(raw)).items()}
     write_safetensors(

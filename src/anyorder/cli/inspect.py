@@ -20,6 +20,7 @@ from anyorder.policies.catalog import POLICIES
 if TYPE_CHECKING:
     from anyorder.models.config import ModelConfig
     from anyorder.models.load.adapter import AdapterFiles
+    from anyorder.models.moe import MoeConfig
     from anyorder.models.shift import ShiftReport
     from anyorder.models.spec import FamilySpec
 
@@ -127,6 +128,7 @@ def facts_of(
         "family": spec.name,
         "title": spec.title,
         "parameters": sizes.num_parameters,
+        "active_parameters": sizes.active_parameters,
         "layers": config.num_layers,
         "hidden_size": config.hidden_size,
         "heads": config.num_heads,
@@ -137,8 +139,21 @@ def facts_of(
         "context": sizes.context,
         "weight_bytes": sizes.weight_bytes,
         "kv_bytes": sizes.kv_bytes,
+        "experts": None if config.moe is None else _expert_facts(config.moe),
         **_abilities(raw, spec, adapter),
         "adapter": None if adapter is None else _adapter_facts(adapter),
+    }
+
+
+def _expert_facts(moe: MoeConfig) -> dict[str, Any]:
+    return {
+        "number": moe.num_experts,
+        "per_token": moe.top_k,
+        "width": moe.expert_size,
+        "layers": sum(moe.layers),
+        "shared_width": moe.shared_size,
+        "groups": moe.num_groups,
+        "groups_per_token": moe.top_groups,
     }
 
 
@@ -205,7 +220,7 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     inexact = [name for name in facts["caches"] if name not in facts["exact_caches"]]
     lines = [
         ("family", f"{facts['family']}: {facts['title']}"),
-        ("parameters", f"{facts['parameters']:,}"),
+        ("parameters", _parameters(facts)),
         ("shape", f"{facts['layers']} layers of width {facts['hidden_size']}, {heads}"),
         ("vocabulary", f"{facts['vocab_size']:,}"),
         ("context", f"{facts['max_context']:,} tokens"),
@@ -220,10 +235,26 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("infill", "yes" if facts["infill"] else "not trained for it"),
         ("source", facts["source"]),
     ]  # fmt: skip
+    if facts["experts"] is not None:
+        lines.insert(3, ("experts", _experts(facts["experts"])))
     if facts["adapter"] is not None:
         of = "" if facts["adapter"]["base"] is None else f" of {facts['adapter']['base']}"
         lines.insert(1, ("adapter", f"LoRA{of}, rank {facts['adapter']['rank']}: on for denoising, off in mode causal"))
     return [*lines, *([("check", _verdict(facts["check"]))] if "check" in facts else [])]
+
+
+def _parameters(facts: dict[str, Any]) -> str:
+    total, active = facts["parameters"], facts["active_parameters"]
+    return f"{total:,}" + (f", {active:,} of them active for a token" if active < total else "")
+
+
+def _experts(experts: dict[str, Any]) -> str:
+    groups = f" from {experts['groups_per_token']} of {experts['groups']} groups" if experts["groups"] > 1 else ""
+    shared = f", and shared ones of width {experts['shared_width']}" if experts["shared_width"] else ""
+    return (
+        f"{experts['number']} of width {experts['width']} in {experts['layers']} layers, {experts['per_token']} per "
+        f"token{groups}{shared}"
+    )
 
 
 def _mask_token(facts: dict[str, Any]) -> str:

@@ -118,7 +118,16 @@ class Adapted:
 
 
 def product_sizes(config: ModelConfig) -> dict[str, tuple[int, int]]:
-    """(in, out) of every adapted product."""
+    """(in, out) of every adapted product.
+
+    Raises:
+        ParameterError: the network has experts, whose products cannot be adapted.
+    """
+    if config.moe is not None:
+        raise ParameterError(
+            "a network with a mixture of experts takes no adapter here; merge it into the weights first",
+            param="adapter",
+        )
     hidden, inner = config.hidden_size, config.intermediate_size
     return {
         "qkv": (hidden, config.query_size + 2 * config.kv_size),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anyorder.errors import ModelError
+from anyorder.models.moe.config import MoeConfig
 
 RawConfig = Mapping[str, Any]
 
@@ -56,6 +57,10 @@ class ModelConfig:
     qk_norm: bool = False
     """RMS norm of every query and key head before the rotation."""
     tie_word_embeddings: bool = False
+    rotary_dim: int | None = None
+    """Leading part of every head that is rotated; None: all of it."""
+    moe: MoeConfig | None = None
+    """Experts in place of the dense MLP of some or all layers; None: every layer is dense."""
 
     def __post_init__(self) -> None:
         sizes = ("hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim")
@@ -68,9 +73,18 @@ class ModelConfig:
             faults.append(f"num_heads ({self.num_heads}) must be a multiple of num_kv_heads ({self.num_kv_heads})")
         if not faults and self.head_dim % 2:
             faults.append(f"head_dim must be even for rotary positions, got {self.head_dim}")
+        if not faults and (self.rotated % 2 or not 0 < self.rotated <= self.head_dim):
+            faults.append(f"the rotated part of a head must be even and at most {self.head_dim}, got {self.rotated}")
+        if not faults and self.moe is not None and len(self.moe.layers) != self.num_layers:
+            faults.append(f"experts are named for {len(self.moe.layers)} layers of {self.num_layers}")
         if not (self.rms_norm_eps > 0 and self.rope_theta > 0):
             faults.append(f"rms_norm_eps and rope_theta must be > 0, got {self.rms_norm_eps} and {self.rope_theta}")
-        _refuse(faults)
+        refuse(faults)
+
+    @property
+    def rotated(self) -> int:
+        """Leading numbers of every head that are rotated."""
+        return self.head_dim if self.rotary_dim is None else self.rotary_dim
 
     @property
     def query_size(self) -> int:
@@ -83,53 +97,68 @@ class ModelConfig:
         return self.num_kv_heads * self.head_dim
 
 
-def parse_hf(raw: RawConfig, *, qkv_bias: bool = False, qk_norm: bool = False) -> ModelConfig:
+def parse_hf(
+    raw: RawConfig,
+    *,
+    qkv_bias: bool = False,
+    qk_norm: bool = False,
+    dense_size: int | None = None,
+    partial_rotary: bool = False,
+    moe: MoeConfig | None = None,
+) -> ModelConfig:
     """Config with Hugging Face Llama/Qwen key names.
 
     Args:
         raw: the published config.json.
         qkv_bias: the family's q, k and v projections carry a bias (Qwen2 and its descendants).
         qk_norm: the family normalises query and key heads (Qwen3 and its descendants).
+        dense_size: inner width of the dense MLPs; None: `intermediate_size`.
+        partial_rotary: the family rotates the part of a head that `partial_rotary_factor` says.
+        moe: the family's experts.
     Raises:
         ModelError: a size is missing or impossible, or a setting is not supported.
     """
-    _refuse(_hf_faults(raw))
-    heads = _required(raw, "num_attention_heads")
-    hidden = _required(raw, "hidden_size")
+    factor = raw.get("partial_rotary_factor") if partial_rotary else None
+    refuse(_hf_faults(raw if factor is None else {**raw, "partial_rotary_factor": 1}))
+    heads = required(raw, "num_attention_heads")
+    hidden = required(raw, "hidden_size")
+    head_dim = _or(raw.get("head_dim"), _head_width(hidden, heads))
     theta, scaling = _rope(raw)
     return ModelConfig(
         hidden_size=hidden,
-        intermediate_size=_required(raw, "intermediate_size"),
-        num_layers=_required(raw, "num_hidden_layers"),
+        intermediate_size=required(raw, "intermediate_size") if dense_size is None else dense_size,
+        num_layers=required(raw, "num_hidden_layers"),
         num_heads=heads,
         num_kv_heads=_or(raw.get("num_key_value_heads"), heads),
-        head_dim=_or(raw.get("head_dim"), _head_width(hidden, heads)),
-        vocab_size=_required(raw, "vocab_size"),
-        max_context=_required(raw, "max_position_embeddings"),
+        head_dim=head_dim,
+        vocab_size=required(raw, "vocab_size"),
+        max_context=required(raw, "max_position_embeddings"),
         rms_norm_eps=float(_or(raw.get("rms_norm_eps"), 1e-6)),
         rope_theta=theta,
         rope_scaling=scaling,
         qkv_bias=qkv_bias,
         qk_norm=qk_norm,
         tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
+        rotary_dim=None if factor is None else int(head_dim * factor),
+        moe=moe,
     )
 
 
 def parse_olmo(raw: RawConfig) -> ModelConfig:
     """Config with OLMo key names, as LLaDA publishes it; arguments and errors as in `parse_hf`."""
-    _refuse(_olmo_faults(raw))
-    heads, hidden = _required(raw, "n_heads"), _required(raw, "d_model")
+    refuse(_olmo_faults(raw))
+    heads, hidden = required(raw, "n_heads"), required(raw, "d_model")
     kv_heads = _or(raw.get("n_kv_heads"), 1 if raw.get("multi_query_attention") else heads)
     theta, scaling = _rope(raw)
     return ModelConfig(
         hidden_size=hidden,
         intermediate_size=_or(raw.get("mlp_hidden_size"), int(_or(raw.get("mlp_ratio"), 4) * hidden)),
-        num_layers=_required(raw, "n_layers"),
+        num_layers=required(raw, "n_layers"),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_dim=_head_width(hidden, heads),
         vocab_size=_or(raw.get("embedding_size"), raw.get("vocab_size")),
-        max_context=_required(raw, "max_sequence_length"),
+        max_context=required(raw, "max_sequence_length"),
         rms_norm_eps=float(_or(raw.get("rms_norm_eps"), 1e-5)),
         rope_theta=theta,
         rope_scaling=scaling,
@@ -139,7 +168,7 @@ def parse_olmo(raw: RawConfig) -> ModelConfig:
 
 
 def _hf_faults(raw: RawConfig) -> list[str]:
-    faults = _unlike(
+    faults = unlike(
         raw,
         hidden_act=("silu", None),
         attention_bias=(False, None),
@@ -162,7 +191,7 @@ def _window_in_use(raw: RawConfig) -> bool:
 
 
 def _olmo_faults(raw: RawConfig) -> list[str]:
-    return _unlike(
+    return unlike(
         raw,
         block_type=("llama",),
         activation_type=("silu",),
@@ -181,7 +210,8 @@ def _olmo_faults(raw: RawConfig) -> list[str]:
     )
 
 
-def _unlike(raw: RawConfig, **allowed: tuple[object, ...]) -> list[str]:
+def unlike(raw: RawConfig, **allowed: tuple[object, ...]) -> list[str]:
+    """A fault for every key whose value is none of those allowed; a missing key counts as None."""
     return [f"{key}={raw.get(key)!r}" for key, values in allowed.items() if raw.get(key) not in values]
 
 
@@ -247,7 +277,12 @@ def _yarn_attention(table: RawConfig, factor: float) -> float:
 _SCALINGS = {"linear": _linear, "llama3": _llama3, "yarn": _yarn}
 
 
-def _required(raw: RawConfig, key: str) -> int:
+def required(raw: RawConfig, key: str) -> int:
+    """A number that a config must name.
+
+    Raises:
+        ModelError: it does not.
+    """
     if raw.get(key) is None:
         raise ModelError(f"config.json lacks {key!r}; is the file complete?")
     return raw[key]
@@ -269,6 +304,11 @@ def _is_positive_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _refuse(faults: Iterable[str]) -> None:
+def refuse(faults: Iterable[str]) -> None:
+    """One error for all faults; none without any.
+
+    Raises:
+        ModelError: there are faults.
+    """
     if text := "; ".join(faults):
         raise ModelError(f"config.json asks for what is not supported or not possible: {text}")

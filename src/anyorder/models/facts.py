@@ -17,6 +17,8 @@ class Facts:
 
     num_parameters: int
     """Tied tables count once."""
+    active_parameters: int
+    """Those that one token's forward pass reads: all but the experts that it does not go to."""
     weight_bytes: int
     kv_bytes_per_token: int
     """Keys and values of all layers for one position; 0 bytes are kept when decoding without a cache."""
@@ -37,12 +39,21 @@ def describe(config: ModelConfig, spec: FamilySpec, *, dtype: torch.dtype, conte
     positions = config.max_context if context is None else context
     return Facts(
         num_parameters=parameters,
+        active_parameters=parameters - _idle(config),
         weight_bytes=parameters * dtype.itemsize,
         kv_bytes_per_token=per_token,
         context=positions,
         kv_bytes=per_token * positions,
         dtype=dtype,
     )
+
+
+def _idle(config: ModelConfig) -> int:
+    """Parameters of the experts that a token does not go to."""
+    if config.moe is None:
+        return 0
+    expert = 3 * config.hidden_size * config.moe.expert_size
+    return sum(config.moe.layers) * (config.moe.num_experts - config.moe.top_k) * expert
 
 
 def num_parameters(config: ModelConfig, spec: FamilySpec) -> int:

@@ -20,10 +20,10 @@ def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype) -> tupl
         positions: [T] int64.
         dtype: of the network; the result is float64 for float64, else float32.
     Returns:
-        two tensors [T, 1, D]; the first half of the sines is negated.
+        two tensors [T, 1, R], R = `config.rotated`; the first half of the sines is negated.
     """
     working = torch.float64 if dtype == torch.float64 else torch.float32
-    angles = positions[:, None].to(working) * _frequencies(config, positions.device, working)  # [T, D/2]
+    angles = positions[:, None].to(working) * _frequencies(config, positions.device, working)  # [T, R/2]
     cos, sin = angles.cos(), angles.sin()
     if config.rope_scaling is not None and config.rope_scaling.attention_factor != 1.0:
         cos, sin = cos * config.rope_scaling.attention_factor, sin * config.rope_scaling.attention_factor
@@ -31,7 +31,10 @@ def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype) -> tupl
 
 
 def rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate [T, H, D] heads; the result has the dtype of `heads`."""
+    """Rotate the leading R of D numbers of [T, H, D] heads, R as wide as `cos`; the result has the dtype of `heads`."""
+    width = cos.shape[-1]
+    if width < heads.shape[-1]:
+        return torch.cat((rotate(heads[..., :width], cos, sin), heads[..., width:]), -1)
     trained = heads.device.type == "cpu" and torch.is_grad_enabled() and heads.requires_grad
     return _Rotate.apply(heads, cos, sin) if trained else _rotated(heads, cos, sin)
 
@@ -65,7 +68,7 @@ def _by_rows(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 @lru_cache(maxsize=64)
 def _frequencies(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Tensor:
     with torch.inference_mode(False):  # the cached tensor must also serve a later training pass
-        exponents = torch.arange(0, config.head_dim, 2, device=device).to(dtype) / config.head_dim
+        exponents = torch.arange(0, config.rotated, 2, device=device).to(dtype) / config.rotated
         frequencies = 1.0 / config.rope_theta**exponents
         return _scaled(frequencies, config)
 
@@ -95,7 +98,7 @@ def _yarn(frequencies: Tensor, scaling: RopeScaling, config: ModelConfig) -> Ten
     high = _yarn_dimension(scaling.beta_slow, scaling, config)
     if scaling.truncate:
         low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, config.head_dim - 1)
+    low, high = max(low, 0), min(high, config.rotated - 1)
     width = high - low or 0.001
     index = torch.arange(len(frequencies), device=frequencies.device, dtype=frequencies.dtype)
     stretch = ((index - low) / width).clamp(0, 1)
@@ -105,4 +108,4 @@ def _yarn(frequencies: Tensor, scaling: RopeScaling, config: ModelConfig) -> Ten
 def _yarn_dimension(rotations: float, scaling: RopeScaling, config: ModelConfig) -> float:
     """Dimension whose frequency makes that many rotations within the original context."""
     wavelengths = scaling.original_max_context / (rotations * 2 * math.pi)
-    return config.head_dim * math.log(wavelengths) / (2 * math.log(config.rope_theta))
+    return config.rotated * math.log(wavelengths) / (2 * math.log(config.rope_theta))

@@ -1,4 +1,4 @@
-"""One transformer for all dense families: RMS norm, rotary positions, grouped-query attention, SwiGLU.
+"""One transformer: RMS norm, rotary positions, grouped-query attention, SwiGLU or experts.
 
 It maps packed tokens to hidden states and knows nothing of requests, windows or caches: `Attend` does.
 """
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from anyorder.models.config import ModelConfig
 from anyorder.models.linear import Linear, PackedLinear
+from anyorder.models.moe import SparseMLP
 from anyorder.models.norm import rms_norm
 from anyorder.models.rope import rotate, rotation
 
@@ -74,7 +75,7 @@ class MappedEmbedding(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and MLP with their norms and residual additions."""
+    """Attention and MLP (or experts) with their norms and residual additions."""
 
     def __init__(self, config: ModelConfig, index: int) -> None:
         super().__init__()
@@ -92,8 +93,10 @@ class Layer(nn.Module):
         self.key_norm = nn.Parameter(torch.ones(config.head_dim)) if config.qk_norm else None
         self.out = Linear(config.query_size, hidden)
         self.mlp_norm = nn.Parameter(torch.ones(hidden))
-        self.gate_up = Linear(hidden, 2 * inner)
-        self.down = Linear(inner, hidden)
+        self.moe = SparseMLP(hidden, config.moe) if config.moe is not None and config.moe.layers[index] else None
+        if self.moe is None:
+            self.gate_up = Linear(hidden, 2 * inner)
+            self.down = Linear(inner, hidden)
 
     def forward(
         self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, rows: Tensor | None, adapted: Changes | None
@@ -108,8 +111,11 @@ class Layer(nn.Module):
             return x
         x = x + self._product("out", mixed.reshape(x.shape[0], -1), adapted)
         normed = rms_norm(x, self.mlp_norm, self.eps)
-        gate, up = self._product("gate_up", normed, adapted).split_with_sizes(self.inner, -1)
-        return x + self._product("down", F.silu(gate) * up, adapted)
+        return x + (self._dense(normed, adapted) if self.moe is None else self.moe(normed))
+
+    def _dense(self, x: Tensor, adapted: Changes | None) -> Tensor:
+        gate, up = self._product("gate_up", x, adapted).split_with_sizes(self.inner, -1)
+        return self._product("down", F.silu(gate) * up, adapted)
 
     def _product(self, name: str, x: Tensor, adapted: Changes | None) -> Tensor:
         y: Tensor = getattr(self, name)(x)

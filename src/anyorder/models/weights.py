@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from torch import Tensor
 
 from anyorder.models.config import ModelConfig
+from anyorder.models.moe.config import MoeConfig
 
 
 @dataclass(frozen=True)
 class Place:
-    """A published tensor is `parameter[start : start + shape[0]]`."""
+    """A published tensor is `rows(parameter)[start : start + shape[0]]`."""
 
     parameter: str
     start: int
     shape: tuple[int, ...]
+
+    def rows(self, parameter: Tensor) -> Tensor:
+        """The tensor's part of the parameter: a view [shape]; the matrices of experts lie one below the other."""
+        return parameter.view(-1, *self.shape[1:])[self.start : self.start + self.shape[0]]
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,12 @@ class LayerNames:
     gate: str
     up: str
     down: str
+    qkv: str = ""
+    """One matrix for q, k and v, in this order; "": three."""
+    router: str = "mlp.gate"
+    router_bias: str = "mlp.gate.expert_bias"
+    experts: str = "mlp.experts"
+    shared: str = "mlp.shared_experts"
 
 
 HF_LAYER = LayerNames(
@@ -59,11 +72,23 @@ OLMO_LAYER = LayerNames(
     up="up_proj",
     down="ff_out",
 )
+BAILING_LAYER = replace(
+    HF_LAYER,
+    qkv="attention.query_key_value",
+    o="attention.dense",
+    q_norm="attention.query_layernorm",
+    k_norm="attention.key_layernorm",
+)
 
 
 def hf_names(config: ModelConfig) -> dict[str, Place]:
     """Published name -> place, for Hugging Face Llama and Qwen names."""
     return _names(config, "model.layers", HF_LAYER, "model.embed_tokens", "model.norm", "lm_head")
+
+
+def bailing_names(config: ModelConfig) -> dict[str, Place]:
+    """Published name -> place, for Ling's names, which LLaDA 2 keeps: q, k and v are one matrix."""
+    return _names(config, "model.layers", BAILING_LAYER, "model.word_embeddings", "model.norm", "lm_head")
 
 
 def olmo_names(config: ModelConfig) -> dict[str, Place]:
@@ -83,26 +108,64 @@ def _names(config: ModelConfig, layers: str, names: LayerNames, embed: str, norm
     for index in range(config.num_layers):
         places |= {
             f"{layers}.{index}.{name}": Place(f"layers.{index}.{place.parameter}", place.start, place.shape)
-            for name, place in _layer(config, names).items()
+            for name, place in _layer(config, names, index).items()
         }
     return places
 
 
-def _layer(config: ModelConfig, names: LayerNames) -> dict[str, Place]:
-    hidden, inner, q, kv = config.hidden_size, config.intermediate_size, config.query_size, config.kv_size
-    projections = ((names.q, 0, q), (names.k, q, kv), (names.v, q + kv, kv))
+def _layer(config: ModelConfig, names: LayerNames, index: int) -> dict[str, Place]:
+    hidden = config.hidden_size
     places = {
         f"{names.attention_norm}.weight": Place("attention_norm", 0, (hidden,)),
         f"{names.mlp_norm}.weight": Place("mlp_norm", 0, (hidden,)),
-        f"{names.o}.weight": Place("out.weight", 0, (hidden, q)),
-        f"{names.gate}.weight": Place("gate_up.weight", 0, (inner, hidden)),
-        f"{names.up}.weight": Place("gate_up.weight", inner, (inner, hidden)),
-        f"{names.down}.weight": Place("down.weight", 0, (hidden, inner)),
+        f"{names.o}.weight": Place("out.weight", 0, (hidden, config.query_size)),
+        **_qkv(config, names),
     }
-    places |= {f"{name}.weight": Place("qkv.weight", start, (size, hidden)) for name, start, size in projections}
-    if config.qkv_bias:
-        places |= {f"{name}.bias": Place("qkv.bias", start, (size,)) for name, start, size in projections}
     if config.qk_norm:
         places[f"{names.q_norm}.weight"] = Place("query_norm", 0, (config.head_dim,))
         places[f"{names.k_norm}.weight"] = Place("key_norm", 0, (config.head_dim,))
+    if config.moe is not None and config.moe.layers[index]:
+        return places | _experts(hidden, config.moe, names)
+    published = (names.gate, names.up, names.down)
+    return places | _mlp(hidden, config.intermediate_size, published, ("gate_up.weight", "down.weight"))
+
+
+def _qkv(config: ModelConfig, names: LayerNames) -> dict[str, Place]:
+    hidden, q, kv = config.hidden_size, config.query_size, config.kv_size
+    projections = ((names.q, 0, q), (names.k, q, kv), (names.v, q + kv, kv))
+    if names.qkv:
+        projections = ((names.qkv, 0, q + 2 * kv),)
+    places = {f"{name}.weight": Place("qkv.weight", start, (size, hidden)) for name, start, size in projections}
+    if config.qkv_bias:
+        places |= {f"{name}.bias": Place("qkv.bias", start, (size,)) for name, start, size in projections}
     return places
+
+
+def _experts(hidden: int, moe: MoeConfig, names: LayerNames) -> dict[str, Place]:
+    places = {f"{names.router}.weight": Place("moe.router", 0, (moe.num_experts, hidden))}
+    if moe.bias:
+        places[names.router_bias] = Place("moe.bias", 0, (moe.num_experts,))
+    for number in range(moe.num_experts):
+        published = _leaves(f"{names.experts}.{number}")
+        places |= _mlp(hidden, moe.expert_size, published, ("moe.gate_up", "moe.down"), number)
+    if moe.shared_size:
+        ours = ("moe.shared_gate_up.weight", "moe.shared_down.weight")
+        places |= _mlp(hidden, moe.shared_size, _leaves(names.shared), ours)
+    return places
+
+
+def _leaves(prefix: str) -> tuple[str, str, str]:
+    return f"{prefix}.gate_proj", f"{prefix}.up_proj", f"{prefix}.down_proj"
+
+
+def _mlp(
+    hidden: int, inner: int, published: tuple[str, str, str], ours: tuple[str, str], number: int = 0
+) -> dict[str, Place]:
+    """The three matrices of a SwiGLU; `number`: among the experts whose matrices lie one below the other."""
+    gate, up, down = published
+    gate_up, own_down = ours
+    return {
+        f"{gate}.weight": Place(gate_up, 2 * inner * number, (inner, hidden)),
+        f"{up}.weight": Place(gate_up, 2 * inner * number + inner, (inner, hidden)),
+        f"{down}.weight": Place(own_down, hidden * number, (hidden, inner)),
+    }

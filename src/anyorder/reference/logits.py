@@ -65,7 +65,7 @@ def _window(
 @torch.inference_mode()
 def _uncached(model: LoadedModel, case: Case) -> str:
     ids = case["input_ids"]
-    block = int(case["block_size"]) if "block_size" in case else model.block_length or 1
+    block = int(case.get("block_size", case.get("block_length", model.block_length or 1)))
     recorded_mask = case.get("attention_mask", torch.ones_like(ids))
     padding = recorded_mask if recorded_mask.dim() == 2 else torch.ones_like(ids)
     if recorded_mask.dim() == 3:

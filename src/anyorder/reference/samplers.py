@@ -31,7 +31,14 @@ def build_rows(
     Raises:
         Mismatch: a family without a published sampler here.
     """
-    builders = {"llada": _llada, "dream": _dream, "sdar": _sdar, "fast_dllm_v2": _fast_dllm_v2}
+    builders = {
+        "llada": _llada,
+        "llada_moe": _llada,
+        "llada2_moe": _llada2,
+        "dream": _dream,
+        "sdar": _sdar,
+        "fast_dllm_v2": _fast_dllm_v2,
+    }
     if model.spec.name not in builders:
         raise Mismatch(f"no published sampler of family {model.spec.name!r} is replayed in this version")
     build = builders[model.spec.name]
@@ -68,7 +75,7 @@ def _llada(model: LoadedModel, recorded: Case, case: Case, row: int, scheme: str
     canvas = Canvas.from_prompt(_prompt(case, row, mask_id), mask_id=mask_id)
     canvas.grow(params["gen_length"])
     threshold = params.get("threshold")
-    eos, eot = recorded["eos_token_id"], case.get("eot_token_id", recorded["eot_token_id"])
+    eos, eot = recorded.get("eos_token_id", -1), case.get("eot_token_id", recorded.get("eot_token_id", -1))
     chooser = _chooser(
         model,
         "low_confidence" if threshold is None else "threshold",
@@ -144,6 +151,30 @@ def _sdar(model: LoadedModel, recorded: Case, case: Case, row: int, scheme: str 
         scheme=scheme or "block",  # type: ignore[arg-type]
         finish_block=True,
         write_last=True,
+    )
+
+
+def _llada2(model: LoadedModel, recorded: Case, case: Case, row: int, scheme: str | None) -> BlockDecoder:
+    params, mask_id = case["params"], case["params"]["mask_id"]
+    block = params["block_length"]
+    canvas = Canvas.from_prompt(_prompt(case, row, mask_id), mask_id=mask_id)
+    chooser = _chooser(
+        model,
+        "low_confidence_dynamic",
+        knobs=Knobs(threshold=params["threshold"], strict=True),
+        temperature=params["temperature"],
+    )
+    return BlockDecoder(
+        canvas,
+        chooser,
+        end=-(-(len(canvas) + params["gen_length"]) // block) * block,
+        block_length=block,
+        stop_ids=(params["eos_id"],),
+        steps=min(params["steps"], params["gen_length"] // params.get("minimal_topk", 1)),
+        scheme=scheme or "none",  # type: ignore[arg-type]
+        fuse_write=True,
+        finish_block=not params["eos_early_stop"],
+        past_stop=True,
     )
 
 

@@ -6,19 +6,40 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyorder.errors import UnknownFamily
-from anyorder.models.families import dream, fast_dllm_v2, llada, llama, qwen2, qwen3, sdar
+from anyorder.models.families import (
+    dream,
+    fast_dllm_v2,
+    llada,
+    llada2_moe,
+    llada_moe,
+    llama,
+    qwen2,
+    qwen3,
+    qwen3_moe,
+    sdar,
+    sdar_moe,
+)
 from anyorder.models.families.converted import converted
 from anyorder.models.spec import FamilySpec
 
 FAMILIES: dict[str, FamilySpec] = {
     spec.name: spec
-    for spec in (llama.SPEC, qwen2.SPEC, qwen3.SPEC, llada.SPEC, dream.SPEC, fast_dllm_v2.SPEC, sdar.SPEC)
+    for spec in (
+        llama.SPEC,
+        qwen2.SPEC,
+        qwen3.SPEC,
+        qwen3_moe.SPEC,
+        llada.SPEC,
+        dream.SPEC,
+        fast_dllm_v2.SPEC,
+        sdar.SPEC,
+        sdar_moe.SPEC,
+        llada_moe.SPEC,
+        llada2_moe.SPEC,
+    )
 }
 
 LATER: tuple[str, ...] = (
-    "LLaDAMoEModelLM",
-    "LLaDA2MoeModelLM",
-    "SDARMoeForCausalLM",
     "BD3LM",
     "MDLM",
     "DiffusionGemmaForBlockDiffusion",

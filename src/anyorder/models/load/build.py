@@ -18,6 +18,9 @@ from anyorder.models.weights import Place
 CHUNK_BYTES = 1 << 24
 """Bytes copied before their source pages are released."""
 
+ROUTING = (".moe.router", ".moe.bias")
+"""Parameters that are kept in float32 at least."""
+
 Pieces = Mapping[str, Place]
 """The published tensors of one parameter."""
 
@@ -50,13 +53,18 @@ def build(
         if pack and name.endswith(".weight"):
             _pack(network, name, pieces[name], checkpoint, scratch)
         else:
-            _copy(network, name, pieces[name], checkpoint, torch.empty(0, dtype=dtype, device=device))
+            _copy(network, name, pieces[name], checkpoint, torch.empty(0, dtype=_dtype(name, dtype), device=device))
     return network.eval().requires_grad_(not pack)  # oneDNN products have no gradient
 
 
 def _scratch_size(sizes: Mapping[str, int]) -> int:
     """Room for the largest matrix of a layer: one buffer for all, since a freed one each would fragment the heap."""
-    return max(size for name, size in sizes.items() if name.startswith("layers."))
+    return max(size for name, size in sizes.items() if name.startswith("layers.") and name.endswith(".weight"))
+
+
+def _dtype(name: str, dtype: torch.dtype) -> torch.dtype:
+    """Routers are computed in float32, and the rounding of a bias would send tokens to other experts."""
+    return torch.promote_types(dtype, torch.float32) if name.endswith(ROUTING) else dtype
 
 
 def _by_parameter(places: Mapping[str, Place]) -> dict[str, dict[str, Place]]:
@@ -87,7 +95,7 @@ def _assembled(pieces: Pieces, checkpoint: Checkpoint, scratch: Tensor) -> Tenso
     shape = (sum(place.shape[0] for place in pieces.values()), *first.shape[1:])
     matrix = scratch[: prod(shape)].view(shape) if prod(shape) <= len(scratch) else scratch.new_empty(shape)
     for name, place in pieces.items():
-        _fill(matrix[place.start : place.start + place.shape[0]], name, checkpoint)
+        _fill(place.rows(matrix), name, checkpoint)
     return matrix
 
 
@@ -95,7 +103,7 @@ def _copy(network: Transformer, name: str, pieces: Pieces, checkpoint: Checkpoin
     parent, attribute = _owner(network, name)
     value = like.new_empty(getattr(parent, attribute).shape)
     for piece, place in pieces.items():
-        _fill(value[place.start : place.start + place.shape[0]], piece, checkpoint)
+        _fill(place.rows(value), piece, checkpoint)
     parameter = nn.Parameter(value)
     setattr(parent, attribute, parameter)
     if name == "embed.weight" and network.config.tie_word_embeddings:

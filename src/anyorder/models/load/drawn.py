@@ -12,7 +12,7 @@ from torch import Tensor
 from anyorder.models.load.safetensors import Checkpoint
 from anyorder.models.weights import Place
 
-RESIDUAL = ("out.weight", "down.weight")
+RESIDUAL = ("out.weight", "down.weight", "moe.down", "moe.shared_down.weight")
 """What is added to the residual stream."""
 
 

@@ -71,7 +71,7 @@ def full_tensors(places: Mapping[str, Place], weights: Mapping[str, Tensor]) -> 
 
     def value(name: str) -> Tensor:
         place = places[name]
-        return weights[place.parameter][place.start : place.start + place.shape[0]]
+        return place.rows(weights[place.parameter])
 
     return value
 

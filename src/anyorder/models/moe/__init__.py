@@ -1,0 +1,6 @@
+"""Mixture of experts: which experts a token goes to, and their products over the tokens of a pass."""
+
+from __future__ import annotations
+
+from anyorder.models.moe.config import MoeConfig as MoeConfig
+from anyorder.models.moe.layer import SparseMLP as SparseMLP
