@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from anyorder.events import Event
+from anyorder.events import BlockFinished, Event
 from anyorder.server.streams.answer import Answer, Delta, Token
-from anyorder.serving import Ticket
+from anyorder.serving import Computed, Ticket
 
 
 @dataclass
@@ -27,12 +27,19 @@ class Choice:
     """Slots of the prompt that are to be filled."""
     tokens: list[Token] = field(default_factory=list[Token])
     """Delivered so far, where they are wanted."""
+    computed: Computed = Computed()
+    """What it took up to its last event, also where a stop string ended it."""
+    block_ends: list[int] = field(default_factory=list[int])
+    """Positions computed up to the end of each finished block."""
     asked_at: float = field(default_factory=time.monotonic)
     first_text_at: float | None = None
     last_at: float | None = None
 
-    def add(self, event: Event) -> Delta:
-        """Take one event."""
+    def add(self, event: Event, computed: Computed) -> Delta:
+        """Take one event, and what the answer had taken when it came."""
+        self.computed = computed
+        if isinstance(event, BlockFinished):
+            self.block_ends.append(computed.positions)
         delta = self.answer.add(event)
         self.tokens += delta.tokens
         self.last_at = time.monotonic()
@@ -52,7 +59,7 @@ class Choice:
 
 
 Step = tuple[Choice, Event, Delta]
-_Happened = tuple[Choice, Event | Exception]
+_Happened = tuple[Choice, Event | Exception, Computed]
 
 
 async def run(choices: Sequence[Choice]) -> AsyncGenerator[Step]:
@@ -66,12 +73,12 @@ async def run(choices: Sequence[Choice]) -> AsyncGenerator[Step]:
     running = len(tasks)
     try:
         while running:
-            choice, happened = await queue.get()
+            choice, happened, computed = await queue.get()
             if choice.answer.finish_reason:
                 continue  # a stop string ended it; what the engine still says does not matter
             if isinstance(happened, Exception):
                 raise happened
-            delta = choice.add(happened)
+            delta = choice.add(happened, computed)
             if delta.finish_reason:
                 choice.ticket.cancel()
                 running -= 1
@@ -87,9 +94,9 @@ async def run(choices: Sequence[Choice]) -> AsyncGenerator[Step]:
 async def _follow(choice: Choice, queue: asyncio.Queue[_Happened]) -> None:
     try:
         async for event in choice.ticket:
-            queue.put_nowait((choice, event))
+            queue.put_nowait((choice, event, choice.ticket.computed))
     except Exception as error:
-        queue.put_nowait((choice, error))
+        queue.put_nowait((choice, error, choice.ticket.computed))
 
 
 async def collect(choices: Sequence[Choice]) -> None:

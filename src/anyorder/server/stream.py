@@ -93,4 +93,4 @@ def _stopped(choice: Choice) -> bytes:
     """The end of an answer that a stop string ended: the engine sends none."""
     answer = choice.answer
     data = {"type": "finished", "index": choice.index, "finish_reason": "stop", "passes": answer.passes}
-    return frame({**data, "positions": None, "text_delta": ""}, "finished")
+    return frame({**data, "positions": choice.computed.positions, "text_delta": ""}, "finished")

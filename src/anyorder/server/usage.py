@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from anyorder.server.choice import Choice
-from anyorder.server.streams.answer import Answer
 
 
 def usage(choices: Sequence[Choice]) -> dict[str, Any]:
@@ -29,22 +29,52 @@ def usage(choices: Sequence[Choice]) -> dict[str, Any]:
         },
         "reasoning_tokens": 0,
         "cached_input_tokens": cached,
-        "diffusion": diffusion([choice.answer for choice in choices]),
+        "diffusion": diffusion(choices),
     }  # fmt: skip
 
 
-def diffusion(answers: Sequence[Answer]) -> dict[str, Any]:
-    """What the engine computed, summed over the answers."""
+def diffusion(choices: Sequence[Choice]) -> dict[str, Any]:
+    """What the engine computed, summed over the answers, and what length was paid for."""
+    answers = [choice.answer for choice in choices]
     passes = sum(answer.passes for answer in answers)
     committed = sum(len(answer.fold.commits) for answer in answers)
     wasted = sum(answer.wasted for answer in answers)
-    positions = [answer.positions for answer in answers]
+    slots = sum(canvas_slots(choice) for choice in choices)
+    delivered = sum(answer.delivered for answer in answers)
     return {
         "passes": passes,
         "tokens_per_forward": (committed - wasted) / passes if passes else 0.0,
-        "positions": None if None in positions else sum(p for p in positions if p is not None),
+        "positions": sum(choice.computed.positions for choice in choices),
         "blocks": sum(answer.fold.blocks for answer in answers),
         "committed": committed,
         "revised": sum(answer.revised for answer in answers),
         "wasted": wasted,
+        "block_length": choices[0].ticket.params.block_length if choices else None,
+        "positions_by_block": [cost for choice in choices for cost in positions_by_block(choice)],
+        "canvas_slots": slots,
+        "unused_share": max(slots - delivered, 0) / slots if slots else 0.0,
     }
+
+
+def canvas_slots(choice: Choice) -> int:
+    """Slots that passes computed to get one answer, decided or not: the length that was paid for.
+
+    One token at a time these are the committed ones. On a canvas that is read as a whole they are all slots of answer
+    and holes that the model saw; a block decoder computes whole blocks, also where the answer ends inside one.
+    """
+    fold, params = choice.answer.fold, choice.ticket.params
+    if params.mode == "causal":
+        return len(fold.commits)
+    if params.mode == "full" or params.block_length is None:
+        return len(fold.holes) + len(fold.ids) - fold.answer_start
+    begun = -(-len(fold.ids) // params.block_length) * params.block_length
+    return len(fold.holes) + begun - fold.answer_start
+
+
+def positions_by_block(choice: Choice) -> list[int]:
+    """Positions that each block of one answer took, in their order: the first with the prompt, the last as far as it
+    came."""
+    ends = [0, *choice.block_ends]
+    rest = choice.computed.positions - ends[-1]
+    costs = [end - begin for begin, end in pairwise(ends)]
+    return [*costs, rest] if rest and choice.ticket.params.mode != "causal" else costs

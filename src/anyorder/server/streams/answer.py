@@ -59,8 +59,6 @@ class Answer:
     delivered: int = 0
     """Tokens of the text."""
     passes: int = 0
-    positions: int | None = None
-    """Canvas positions computed; None until the engine has finished, which it has not when a stop string was found."""
     revised: int = 0
     """Decided slots that were decided anew."""
     fold: Fold = field(init=False)
@@ -93,7 +91,7 @@ class Answer:
         self.fold.add(event)
         text = self._filter.push(self._grown())
         if isinstance(event, Finished):
-            self.passes, self.positions = event.passes, event.positions
+            self.passes = event.passes
             if not self.stopped:
                 text += self._filter.push(self._completed())
             self.finish_reason = event.reason
