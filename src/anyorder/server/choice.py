@@ -27,7 +27,7 @@ class Choice:
     """Slots of the prompt that are to be filled."""
     tokens: list[Token] = field(default_factory=list[Token])
     """Delivered so far, where they are wanted."""
-    computed: Computed = Computed()
+    computed: Computed = field(default_factory=Computed)
     """What it took up to its last event, also where a stop string ended it."""
     block_ends: list[int] = field(default_factory=list[int])
     """Positions computed up to the end of each finished block."""
