@@ -30,6 +30,9 @@ class ByteTokenizer:
     def decode(self, ids: list[int], skip_special: bool = True) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
 
+    def token(self, token_id: int) -> str | None:
+        return f"<{token_id}>"
+
     def token_id(self, token: str) -> int | None:
         return None
 

@@ -31,6 +31,9 @@ class NumberTokenizer:
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         return " ".join(str(token) for token in ids if token >= FIRST_WORD)
 
+    def token(self, token_id: int) -> str | None:
+        return f"<{token_id}>"
+
     def token_id(self, token: str) -> int | None:
         return None
 

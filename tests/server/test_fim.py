@@ -115,6 +115,9 @@ def test_a_model_that_does_not_see_the_suffix_refuses_it(numbers: Live, letters:
 class FimTokenizer(ByteTokenizer):
     """Three of the tokens stand for the edges of a gap."""
 
+    def token(self, token_id: int) -> str | None:
+        return f"<{token_id}>"
+
     def token_id(self, token: str) -> int | None:
         return {"<fim_prefix>": 1, "<fim_suffix>": 2, "<fim_middle>": 3, "<|endoftext|>": 4}.get(token)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -188,6 +189,6 @@ def test_what_fills_a_hole_is_the_answer() -> None:
     answer.add(Started(0, (120, 0, 0, 121), (1, 2), 4))
     assert answer.add(Committed(0, 0, (2,), (98,), (1.0,))).text == ""
     delta = answer.add(Committed(0, 1, (1,), (97,), (0.5,)))
-    assert (delta.text, [token.probability for token in delta.tokens]) == ("ab", [0.5, 1.0])
+    assert (delta.text, [token.logprob for token in delta.tokens]) == ("ab", [math.log(0.5), 0.0])
     assert answer.add(Finished(0, "length", 2, 8)).finish_reason == "length"
     assert (answer.text, answer.delivered, answer.wasted) == ("ab", 2, 0)

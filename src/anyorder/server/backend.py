@@ -101,6 +101,10 @@ class Backend:
             raise ApiError(404, message, param="model", code="model_not_found")
 
     def check_choices(self, count: int, param: str = "n") -> None:
+    def spell(self, id: int) -> str:
+        """A token by itself: its text, or what the vocabulary calls it where it has none."""
+        return self.decode([id]) or self.tokenizer.token(id) or ""
+
         """Refuse a request for too many answers."""
         if count > self.settings.max_choices:
             message = f"{count} answers are wanted at once; this server gives at most {self.settings.max_choices}"
@@ -140,7 +144,13 @@ class Backend:
         hole = sum(part.length for part in prompt if isinstance(part, Hole))
         stop_ids = self.model.stop_ids if ask.params.stop_ids is None else ask.params.stop_ids
         answer = Answer(
-            self.decode, stop_ids, ask.stops, hole=hole > 0, byte_ids=self.byte_ids, with_tokens=ask.with_tokens
+            self.decode,
+            stop_ids,
+            ask.stops,
+            hole=hole > 0,
+            byte_ids=self.byte_ids,
+            with_tokens=ask.with_tokens,
+            spell=self.spell,
         )
         return Choice(index=index, prompt=number, ticket=ticket, answer=answer, hole_length=hole)
 

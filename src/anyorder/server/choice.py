@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anyorder.events import BlockFinished, Event
-from anyorder.server.streams.answer import Answer, Delta, Token
+from anyorder.server.streams.answer import Answer, Delta
+from anyorder.server.streams.tokens import Token
 from anyorder.serving import Computed, Ticket
 
 

@@ -73,7 +73,7 @@ class Frames:
         if self.format == "snapshots":
             shows = isinstance(event, Committed) or delta.finish_reason
             return [self._framed(self._snapshot(choice))] if shows else []
-        if not delta.text and not delta.finish_reason:
+        if not (delta.text or delta.tokens or delta.finish_reason):  # a control token has no text
             return []
         opens = choice.index not in self.opened
         self.opened.add(choice.index)

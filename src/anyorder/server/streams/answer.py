@@ -7,19 +7,8 @@ from dataclasses import dataclass, field
 
 from anyorder.events import Committed, Event, Finished
 from anyorder.generation import Fold
-from anyorder.server.streams.text import UNDECODED, Decode, Detokenizer, StopFilter
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One delivered token."""
-
-    id: int
-    text: str
-    probability: float
-    """At the pass that committed it, in [0, 1]; 1 where the caller forced it."""
-    offset: int
-    """Characters of the answer in front of it."""
+from anyorder.server.streams.text import Decode, Detokenizer, StopFilter
+from anyorder.server.streams.tokens import Alternative, Spell, Token, logarithm, offset_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +33,9 @@ class Answer:
         stops: texts that end the answer; they are not part of it.
         hole: the answer is what fills the prompt's hole, not what follows the prompt.
         byte_ids: see `Detokenizer`.
-        with_tokens: keep the delivered tokens, for log-probabilities.
+        with_tokens: keep the delivered tokens, for log-probabilities: those of the pass that committed them, 0 where the
+            caller forced one.
+        spell: see `Spell`; None: `decode` of the one id.
     """
 
     decode: Decode
@@ -53,6 +44,7 @@ class Answer:
     hole: bool = False
     byte_ids: Collection[int] = ()
     with_tokens: bool = False
+    spell: Spell | None = None
     text: str = ""
     """Handed out so far."""
     finish_reason: str | None = None
@@ -156,8 +148,22 @@ class Answer:
 
     def _token(self, slots: list[int], size: int) -> Token:
         """The last of some slots that lead a group of `size` characters."""
-        ids = [self.fold.ids[slot] for slot in slots]
-        probability = self.fold.commits[slots[-1]][1] if slots[-1] in self.fold.commits else 1.0
-        before = self.decode(ids[:-1]).rstrip(UNDECODED)  # what begins a character is not in front of its rest
-        offset = self._offset + min(len(before), size)
-        return Token(ids[-1], self.decode(ids[-1:]), probability, offset)
+        before = [self.fold.ids[slot] for slot in slots[:-1]]
+        return self._decided(slots[-1], self._offset + offset_in(self.decode, before, size))
+
+    def _decided(self, slot: int, offset: int) -> Token:
+        fold = self.fold
+        probability = fold.commits[slot][1] if slot in fold.commits else 1.0
+        best = (Alternative(self._spelt(id), logarithm(chance)) for id, chance in fold.alternatives.get(slot, ()))
+        return Token(fold.ids[slot], self._spelt(fold.ids[slot]), logarithm(probability), offset, tuple(best))
+
+    def _spelt(self, id: int) -> str:
+        return self.spell(id) if self.spell else self.decode([id])
+
+    @property
+    def stop_token(self) -> Token | None:
+        """The stop token that ended the answer, which is not part of its text."""
+        end = self.fold.answer_end()
+        if self.stopped or self.hole or end == len(self.fold.ids):
+            return None
+        return self._decided(end, len(self.text))

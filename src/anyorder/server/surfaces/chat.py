@@ -58,9 +58,9 @@ async def ask_chat(request: Request, wire: ChatRequest) -> Asked:
     if longest < 1:
         raise bad_request(f"`{param}` must be at least 1, got {longest}", param=param)
     params = decode_params(wire, backend.defaults, max_new_tokens=longest, param=param)
-    top = wire.top(params.temperature)
+    params = params.replace(top_logprobs=wire.top)
     choices = await submitted(request, wire, prompt, params, param=param, with_tokens=wire.logprobs)
-    return Asked(choices, params, top)
+    return Asked(choices, params, wire.top)
 
 
 def head(prefix: str, backend: Backend) -> dict[str, Any]:

@@ -43,10 +43,10 @@ async def answer(request: Request, record: Record, wire: CompletionRequest, warn
     params = decode_params(
         wire, backend.defaults, max_new_tokens=gaps[0].behind, param="max_tokens", stop_ids=gaps[0].stop_ids
     )
-    top = wire.top(params.temperature)
+    params = params.replace(top_logprobs=wire.top)
     voice = CompletionVoice(
         {**head(PREFIX, backend), "warning": warning},
-        logprobs=None if wire.logprobs is None else top,
+        logprobs=wire.logprobs,
         echoes=[text_of(backend, prompt) for prompt in prompts] if wire.echo else (),
     )
     ask = Ask(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -11,13 +10,12 @@ from pydantic import Field
 
 from anyorder.server.choice import Choice
 from anyorder.server.errors import bad_request, unsupported
-from anyorder.server.streams.answer import Delta, Token
-from anyorder.server.streams.text import UNDECODED
+from anyorder.server.streams.answer import Delta
+from anyorder.server.streams.tokens import Token
 from anyorder.server.wire.common import Limited, Wire
+from anyorder.server.wire.logprobs import as_chat, checked_top
 
 PREFIX = "chatcmpl"
-LOWEST = -9999.0  # OpenAI's number for a probability of 0
-LOGPROBS_MODE = "commit_pass"
 
 
 class TextPart(Wire):
@@ -52,20 +50,10 @@ class ChatRequest(Limited):
         """Role and text of every message."""
         return [_plain(number, message) for number, message in enumerate(self.messages)]
 
-    def top(self, temperature: float) -> int:
+    @property
+    def top(self) -> int:
         """How many alternatives to list per token."""
-        return checked_top(self.top_logprobs, "top_logprobs", temperature, wanted=self.logprobs)
-
-
-def checked_top(top: int | None, param: str, temperature: float, *, wanted: bool) -> int:
-    """Alternatives per token that the engine can name: the token itself where it is the best one."""
-    if top is not None and not wanted:
-        raise bad_request(f"`{param}` goes with `logprobs`: true", param=param)
-    if top and (top > 1 or temperature > 0):
-        raise unsupported(
-            param, f"`{param}`: only the committed token's probability is known; use 0, or 1 at temperature 0"
-        )
-    return top or 0
+        return checked_top(self.top_logprobs, "top_logprobs", wanted=self.logprobs)
 
 
 def _plain(number: int, message: ChatMessage) -> dict[str, str]:
@@ -76,22 +64,6 @@ def _plain(number: int, message: ChatMessage) -> dict[str, str]:
     parts = message.content if isinstance(message.content, list) else None
     text = message.content if parts is None else "\n".join(part.text for part in parts)
     return {"role": "system" if message.role == "developer" else message.role, "content": str(text)}
-
-
-def logprobs(tokens: Sequence[Token], top: int) -> dict[str, Any]:
-    """Log-probabilities, one entry per token; `logprobs_mode` says what they are."""
-    return {"content": [_entry(token, top) for token in tokens], "refusal": None, "logprobs_mode": LOGPROBS_MODE}
-
-
-def _entry(token: Token, top: int) -> dict[str, Any]:
-    whole = UNDECODED not in token.text  # else it is a part of a character, whose bytes are not known here
-    own = {"token": token.text, "logprob": logprob(token), "bytes": list(token.text.encode()) if whole else None}
-    return {**own, "top_logprobs": [own] if top else []}
-
-
-def logprob(token: Token) -> float:
-    """Natural logarithm of the probability at the commit pass."""
-    return math.log(token.probability) if token.probability > 0 else LOWEST
 
 
 @dataclass(frozen=True)
@@ -138,4 +110,4 @@ class ChatVoice:
         return {**self.head, "object": "chat.completion.chunk", "choices": [part]}
 
     def _logs(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
-        return logprobs(tokens, self.top) if self.logprobs else None
+        return as_chat(tokens, self.top, "commit_pass") if self.logprobs else None

@@ -10,9 +10,10 @@ from pydantic import Field
 
 from anyorder.server.choice import Choice
 from anyorder.server.errors import bad_request, unsupported
-from anyorder.server.streams.answer import Delta, Token
-from anyorder.server.wire.chat import LOGPROBS_MODE, checked_top, logprob
+from anyorder.server.streams.answer import Delta
+from anyorder.server.streams.tokens import Token
 from anyorder.server.wire.common import Common
+from anyorder.server.wire.logprobs import as_completion
 from anyorder.server.wire.mercury import MAX_STOPS, NOTHING_FOLLOWS
 
 PREFIX = "cmpl"
@@ -62,9 +63,10 @@ class CompletionRequest(Common):
             raise unsupported("echo", "`echo` with `logprobs`: prompts are not scored yet; drop one")
         return prompts
 
-    def top(self, temperature: float) -> int:
+    @property
+    def top(self) -> int:
         """How many alternatives to list per token."""
-        return checked_top(self.logprobs, "logprobs", temperature, wanted=True)
+        return self.logprobs or 0
 
 
 @dataclass(frozen=True)
@@ -104,18 +106,5 @@ class CompletionVoice:
         return self.echoes[choice.prompt] if self.echoes else ""
 
     def _part(self, choice: Choice, text: str, reason: str | None, tokens: Sequence[Token]) -> dict[str, Any]:
-        logs = None if self.logprobs is None else _logs(tokens, self.logprobs)
+        logs = None if self.logprobs is None else as_completion(tokens, self.logprobs, "commit_pass")
         return {"index": choice.index, "text": text, "finish_reason": reason, "logprobs": logs}
-
-
-def _logs(tokens: Sequence[Token], top: int) -> dict[str, Any]:
-    """Log-probabilities as parallel lists; `logprobs_mode` says what they are."""
-    values = [logprob(token) for token in tokens]
-    alternatives = [{token.text: value} for token, value in zip(tokens, values, strict=True)] if top else None
-    return {
-        "tokens": [token.text for token in tokens],
-        "token_logprobs": values,
-        "top_logprobs": alternatives,
-        "text_offset": [token.offset for token in tokens],
-        "logprobs_mode": LOGPROBS_MODE,
-    }
