@@ -94,6 +94,10 @@ class Backend:
         """Ids to text."""
         return self.tokenizer.decode(list(ids))
 
+    def spell(self, id: int) -> str:
+        """A token by itself: its text, or what the vocabulary calls it where it has none."""
+        return self.decode([id]) or self.tokenizer.token(id) or ""
+
     def check_model(self, name: str) -> None:
         """Refuse a request for another model."""
         if name != self.name:
@@ -101,10 +105,6 @@ class Backend:
             raise ApiError(404, message, param="model", code="model_not_found")
 
     def check_choices(self, count: int, param: str = "n") -> None:
-    def spell(self, id: int) -> str:
-        """A token by itself: its text, or what the vocabulary calls it where it has none."""
-        return self.decode([id]) or self.tokenizer.token(id) or ""
-
         """Refuse a request for too many answers."""
         if count > self.settings.max_choices:
             message = f"{count} answers are wanted at once; this server gives at most {self.settings.max_choices}"
