@@ -9,6 +9,7 @@ AnyorderError
 │   └── TokenizerMismatch           mask or stop ids disagree with the tokenizer
 ├── DataError (ValueError)          an input file is damaged; the message names file and line
 ├── TrainingError                   a training run cannot go on; the message names the step
+├── SweepError                      a sweep cannot go on; what it measured is kept
 ├── ServingError                    a service did not answer a request
 │   ├── Overloaded                  its queue is full; try again later
 │   ├── Unavailable                 it is not started, is shutting down, or its engine died
@@ -64,6 +65,10 @@ class DataError(AnyorderError, ValueError):
 
 class TrainingError(AnyorderError):
     """A training run cannot go on: its loss is no number, or a checkpoint cannot be written or read."""
+
+
+class SweepError(AnyorderError):
+    """A sweep cannot go on: one answer after the other fails. What was measured is kept."""
 
 
 class ServingError(AnyorderError):

@@ -16,7 +16,7 @@ from anyorder.conversion.texts import side_by_side
 from anyorder.conversion.verdict import verdicts
 from anyorder.reporting.chart import Line, Point, chart
 from anyorder.reporting.document import document
-from anyorder.reporting.markup import figure
+from anyorder.reporting.markup import figure, in_short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,7 @@ def _verdict(report: Report) -> str:
         share = f"{1 - report.missing:.0%}".replace("%", " %")
         points.insert(0, ("bad", f"Unfinished: {share} are measured.", "The same command goes on from here."))
     points += [("dim", f"Not measured: {title}.", f"{why}.") for title, why in report.refused.items()]
-    items = "".join(f'<li><b class="{tone}">{escape(lead)}</b> {escape(text)}</li>' for tone, lead, text in points)
-    return f'<section class="verdict"><h2>In short</h2><ul>{items}</ul></section>'
+    return in_short(points)
 
 
 def _training(run: RunFolder) -> str:

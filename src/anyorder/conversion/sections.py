@@ -9,7 +9,7 @@ from html import escape
 from anyorder.conversion.summary import Lossless, Masked, Summary, Threshold
 from anyorder.conversion.verdict import TEXTS
 from anyorder.reporting.chart import Line, Point, chart
-from anyorder.reporting.markup import estimated, figure, sample, table
+from anyorder.reporting.markup import estimated, figure, pair, sample, table
 from anyorder.reporting.statistics import Estimate, exponential
 
 
@@ -58,11 +58,7 @@ def _masked(rows: Sequence[Masked], at: str, spec: str) -> str:
         for r in rows
     ]
     header = (at, "text", "nats per masked token", "right best guesses", "documents")
-    return _pair(drawings) + _folded(table(f"By {at}", header, cells))
-
-
-def _pair(drawings: Sequence[str]) -> str:
-    return f'<div class="pair">{"".join(drawings)}</div>'
+    return pair(drawings) + _folded(table(f"By {at}", header, cells))
 
 
 def _folded(html: str) -> str:
@@ -157,7 +153,7 @@ def _threshold_row(row: Threshold) -> list[str]:
 
 def _curves(summary: Summary) -> str:
     rows, base = summary.threshold, summary.base
-    return _pair(
+    return pair(
         [
             _curve(rows, "tokens per forward", lambda row: row.tokens_per_forward),
             _curve(rows, "similarity to the base's text", lambda row: row.similarity),

@@ -50,16 +50,32 @@ def sample(estimate: Estimate | None) -> str:
     return f"{estimate.documents}" + (f", {estimate.tokens:,} tokens" if estimate.tokens else "")
 
 
-def compared(expected: str, text: str) -> str:
-    """`text` with the words that differ from `expected` marked; blanks that changed are not."""
-    words = re.findall(r"\s*\S+", text)
-    matcher = SequenceMatcher(None, expected.split(), text.split(), autojunk=False)
+def compared(expected: str, text: str, *, by_character: bool = False) -> str:
+    """`text` with what differs from `expected` marked, word by word; blanks that changed are not.
+
+    Args:
+        by_character: for texts without blanks between their parts.
+    """
+    pieces = list(text) if by_character else re.findall(r"\s*\S+", text)
+    ours, theirs = (list(text), list(expected)) if by_character else (text.split(), expected.split())
+    matcher = SequenceMatcher(None, theirs, ours, autojunk=False)
     parts: list[str] = []
     for kind, _, _, start, end in matcher.get_opcodes():
-        part = "".join(words[start:end])
+        part = "".join(pieces[start:end])
         bare = part.lstrip()
         parts.append(escape(part) if kind == "equal" else part[: len(part) - len(bare)] + _mark(bare))
     return "".join(parts)
+
+
+def in_short(points: Sequence[tuple[str, str, str]]) -> str:
+    """The findings of a report: (tone, lead, text) each; the tone is good, bad, plain or dim."""
+    items = "".join(f'<li><b class="{tone}">{escape(lead)}</b> {escape(text)}</li>' for tone, lead, text in points)
+    return f'<section class="verdict"><h2>In short</h2><ul>{items}</ul></section>'
+
+
+def pair(drawings: Sequence[str]) -> str:
+    """Drawings side by side where there is room."""
+    return f'<div class="pair">{"".join(drawings)}</div>'
 
 
 def _mark(text: str) -> str:

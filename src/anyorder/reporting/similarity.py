@@ -1,4 +1,4 @@
-"""How alike two texts are, and how much one repeats itself; on token ids."""
+"""How alike two texts are, and how much one repeats itself; on token ids, or on words."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+def common_prefix(a: Sequence[object], b: Sequence[object]) -> int:
     """Tokens up to the first difference."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 
-def edit_similarity(a: Sequence[int], b: Sequence[int]) -> float:
+def edit_similarity(a: Sequence[object], b: Sequence[object]) -> float:
     """1 - Levenshtein distance / longer length; 1.0 for equal texts, 0.0 where nothing can be kept."""
     longest = max(len(a), len(b))
     return 1 - _edits(a, b) / longest if longest else 1.0
 
 
-def _edits(a: Sequence[int], b: Sequence[int]) -> int:
+def _edits(a: Sequence[object], b: Sequence[object]) -> int:
     above = list(range(len(b) + 1))
     for i, x in enumerate(a, start=1):
         row = [i]

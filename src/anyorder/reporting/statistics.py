@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 RESAMPLES = 2000
+FLIPS = 4000
 LEVEL = 0.95
 
 
@@ -65,3 +66,17 @@ def _drawn(count: int) -> Tensor:
 def _interval(values: Tensor) -> tuple[float, float]:
     edge = (1 - LEVEL) / 2
     return float(values.quantile(edge)), float(values.quantile(1 - edge))
+
+
+def sign_flip(differences: Sequence[float]) -> float:
+    """Chance of a mean difference of paired samples at least this far from 0, if either sign were as likely.
+
+    Source: R. A. Fisher, 1935 (permutation test), by drawing; the sample is fixed in advance, not stopped at a result.
+    """
+    sample = torch.tensor([difference for difference in differences if difference], dtype=torch.float64)
+    if not len(sample):
+        return 1.0
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.randint(2, (FLIPS, len(sample)), generator=generator, dtype=torch.float64) * 2 - 1
+    extreme = (signs @ sample).abs() >= abs(float(sample.sum())) - 1e-9
+    return (1 + int(extreme.sum())) / (FLIPS + 1)

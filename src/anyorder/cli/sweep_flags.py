@@ -1,0 +1,67 @@
+"""Flags of `anyorder sweep`: those of a decode take several values, separated by commas."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from anyorder.cli.flags import DECODE_FLAGS, Flag
+
+_NOT_SWEPT = ("top_logprobs", "measure_drift")  # they change what is reported, and its time, not the answer
+SAMPLES, BUDGET, CONFIDENCE = 1000, 0.05, 0.95
+
+
+def values_of(kind: type) -> Callable[[str], tuple[Any, ...]]:
+    """A parser of `256,128` -> (256, 128)."""
+
+    def parse(text: str) -> tuple[Any, ...]:
+        try:
+            values = tuple(kind(part.strip()) for part in text.split(",") if part.strip())
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is no list of numbers; write them as 256,128") from None
+        if not values:
+            raise typer.BadParameter("no value given; write them as 256,128")
+        return values
+
+    return parse
+
+
+def _swept(flag: Flag) -> Flag:
+    if flag.parser is not None or flag.type not in (int, float, str):
+        return flag
+    return dataclasses.replace(
+        flag, type=tuple, metavar=f"{flag.metavar},...", parser=values_of(flag.type), shown_default=False
+    )
+
+
+SWEPT_FLAGS = tuple(_swept(flag) for flag in DECODE_FLAGS if flag.name not in _NOT_SWEPT)
+
+SWEEP_FLAGS = (
+    Flag(name="task", type=str, metavar="NAME", panel="Sweep",
+         help="A built-in task: `anyorder sweep --task list` lists them."),
+    Flag(name="prompts", type=Path, metavar="FILE.jsonl", panel="Sweep",
+         help='Prompts of your own: {"prompt": ...} or {"messages": ...} per line, with a "reference" or several.'),
+    Flag(name="check", type=str, metavar="NAME", panel="Sweep", shown_default="contains",
+         help="How an answer is compared with its reference: exact, contains, numeric (last number), regex, code (the "
+              "reference is a Python test that is run behind the answer). Without references the answers of the first "
+              "setting are the reference."),
+    Flag(name="settings", type=Path, metavar="FILE.toml", panel="Sweep",
+         help="Settings in a file: tables [decoding] for all, [grid] of lists, [[setting]] spelled out."),
+    Flag(name="samples", type=int, metavar="N", panel="Sweep", shown_default=f"{SAMPLES}, or all of FILE.jsonl",
+         help="Most prompts per setting."),
+    Flag(name="budget", type=float, metavar="X", panel="Sweep", shown_default=str(BUDGET),
+         help="How much worse than the best setting is good enough, in score (0 to 1)."),
+    Flag(name="confidence", type=float, metavar="X", panel="Sweep", shown_default=str(CONFIDENCE),
+         help="That all decisions are right together, at least."),
+    Flag(name="full", type=bool, panel="Sweep",
+         help="Measure every setting on every prompt, also those that are decided."),
+    Flag(name="out", type=Path, metavar="DIR", panel="Sweep", shown_default="sweep-TASK",
+         help="Folder of sweep.json, sweep.html and preset.toml. The same command goes on where it stopped."),
+    Flag(name="fresh", type=bool, panel="Sweep", help="Begin anew, whatever the folder holds."),
+    Flag(name="retry_failed", type=bool, panel="Sweep", help="Ask again for answers that failed."),
+    Flag(name="json", type=bool, panel="Sweep", help="Print the figures as JSON instead of a table."),
+)  # fmt: skip

@@ -1,0 +1,87 @@
+"""A model in this process."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import torch
+
+from anyorder.api import EventStream, generate
+from anyorder.canvas import Hole
+from anyorder.errors import ParameterError
+from anyorder.models.loaded import LoadedModel
+from anyorder.params import DecodeParams
+from anyorder.prompt import encode_prompt
+from anyorder.sweep.answer import Answer
+from anyorder.sweep.items import Item
+from anyorder.sweep.settings import Setting
+
+
+class LocalSubject:
+    """Answers one prompt at a time, so that a time is that of one answer."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self.model = model
+        self.name = model.source
+
+    def identity(self) -> dict[str, Any]:
+        """Weights, number format and machine."""
+        return {
+            "model": self.model.source,
+            "weights": fingerprint(self.model),
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": str(self.model.device),
+            "machine": platform.machine(),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        }
+
+    def check(self, item: Item, setting: Setting) -> None:
+        """As `anyorder.stream` checks it; runs no pass."""
+        if setting.request:
+            raise ParameterError(f"setting {setting.name!r} has a `request`, which is for endpoints; drop it")
+        self._stream(item, setting, 0)
+
+    def answer(self, item: Item, setting: Setting, sample: int) -> Answer:
+        """Decode it; `Failed` never happens here, an error is an error."""
+        is_gpu = self.model.device.type == "cuda"
+        before = _reset_peak(self.model.device) if is_gpu else 0
+        stream = self._stream(item, setting, sample)
+        generation = stream.generations()[0]
+        stats, storage = generation.stats, stream.engine.sequences[0].storage
+        held = 0 if storage is None else storage.num_bytes
+        if is_gpu:
+            held = torch.cuda.max_memory_allocated(self.model.device) - before
+        return Answer(
+            text=(generation.prompt_text if generation.holes else "") + generation.text,
+            tokens=stats.tokens,
+            passes=stats.passes,
+            first_s=stats.time_to_first_s,
+            last_s=stats.time_to_last_s,
+            memory_bytes=held,
+            ids=(*generation.prompt_ids, *generation.ids),
+        )
+
+    def _stream(self, item: Item, setting: Setting, sample: int) -> EventStream:
+        params = DecodeParams.of(**setting.params)
+        return EventStream(self.model, [self._encoded(item)], params, samples=[sample])
+
+    def _encoded(self, item: Item) -> list[int | Hole]:
+        tokenizer = self.model.tokenizer
+        if isinstance(item.prompt, str) and tokenizer is not None and tokenizer.has_chat_template:
+            return encode_prompt(self.model, [{"role": "user", "content": item.prompt}])
+        return encode_prompt(self.model, item.prompt)
+
+
+def fingerprint(model: LoadedModel) -> str:
+    """What tells a model's weights from those of another training step: what it says about one text."""
+    special = {model.mask_token_id, *model.stop_ids}
+    ids = [token for token in range(model.config.vocab_size) if token not in special][-8:]
+    trace = generate(model, ids, max_new_tokens=2, stop_ids=()).trace
+    return " ".join(f"{slot.id}:{slot.confidence:.5g}" for slot in trace)
+
+
+def _reset_peak(device: torch.device) -> int:
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
