@@ -25,7 +25,8 @@ from common import Spread, machine, machine_line, save, table
 from anyorder.models.adapter import Adapter
 from anyorder.models.config import ModelConfig
 from anyorder.models.transformer import Transformer
-from anyorder.training import flops, noise, objectives
+from anyorder.rates import matrix_rate
+from anyorder.training import noise, objectives
 from anyorder.training.batch import Batch
 from anyorder.training.distributed import Team
 from anyorder.training.memory import keep_freed_memory
@@ -120,7 +121,7 @@ def measure(shape: ModelConfig, case: str, args: argparse.Namespace, clock: Call
     )
     rows = RandomRows(args.length, shape.vocab_size)
     stepper = Stepper(network(shape, method), rows, objective, settings, Team(CPU), recompute=False)
-    rates = [flops.matrix_rate(torch.bfloat16, CPU, clock)]
+    rates = [matrix_rate(torch.bfloat16, CPU, clock)]
     seconds, operations = [], 0.0
     for number in range(args.steps + 1):
         began = clock()
@@ -128,7 +129,7 @@ def measure(shape: ModelConfig, case: str, args: argparse.Namespace, clock: Call
         if number:
             seconds.append(clock() - began)
             operations += step.flops
-    rates.append(flops.matrix_rate(torch.bfloat16, CPU, clock))
+    rates.append(matrix_rate(torch.bfloat16, CPU, clock))
     tokens = args.rows * args.length
     return {
         "case": case,

@@ -45,6 +45,7 @@ ALLOWED = {
     "sweep": "reporting exam api tasks models canvas prompt params policies errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
     "server": "serving scoring prompt params canvas models generation events errors",  # HTTP at the edge of the service
+    "bench": "errors",  # a client of any server: knows nothing of ours
     "cli": "*",
     "__init__": "*",
     "__main__": "cli",

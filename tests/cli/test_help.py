@@ -11,12 +11,12 @@ from tests.cli.conftest import Cli, Loads
 
 import anyorder
 from anyorder import params
-from anyorder.cli import chat, convert, generate, inspect, reference, selftext, serve, train
+from anyorder.cli import chat, convert, generate, inspect, plan, reference, selftext, serve, train
 from anyorder.cli.flags import DECODE_FLAGS, PANELS, field_docs
 from anyorder.params import DecodeParams
 from anyorder.training.recipe.read import shipped
 
-COMMANDS = (generate, chat, serve, inspect, selftext, train, convert, reference)
+COMMANDS = (generate, chat, serve, inspect, plan, selftext, train, convert, reference)
 
 
 def words(text: str) -> str:
@@ -109,6 +109,7 @@ def test_an_unknown_command_is_one_line_with_the_nearest(cli: Cli) -> None:
         ["generate", "--help"],
         ["chat", "--help"],
         ["inspect", "--help"],
+        ["plan", "--help"],
         ["serve", "--help"],
         ["selftext", "--help"],
         ["train", "--help"],

@@ -15,7 +15,7 @@ from anyorder.models.adapter import Adapter
 from anyorder.training import flops, objectives
 from anyorder.training.attention import Layout, Sight, dense_mask
 from anyorder.training.batch import Batch
-from anyorder.training.flops import matrix_rate, pairs, training_flops
+from anyorder.training.flops import pairs, training_flops
 from anyorder.training.learner import Scored
 from anyorder.training.passes import TrainingPass
 from anyorder.training.trainee import Trainee
@@ -89,11 +89,3 @@ def test_pairs_are_those_of_the_mask(sight: Sight) -> None:
     mask = dense_mask(layout)
     size = batch.ids.numel()
     assert pairs(layout) == (int(mask[:size].sum()), int(mask[size:].sum()))
-
-
-def test_a_rate_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flops, "SIDE", 64)
-    times = iter([9.0, 0.5, 0.25, 0.5])
-    monkeypatch.setattr(flops, "_seconds", lambda a, b, clock: next(times))
-    clock = iter([0.0, 0.1, 0.15, 0.3]).__next__
-    assert matrix_rate(torch.float32, torch.device("cpu"), clock) == 2 * 64**3 / 0.25

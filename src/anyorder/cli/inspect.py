@@ -66,7 +66,7 @@ def command(
 ) -> None:
     """Facts first, then the check if it is wanted."""
     with waiting("reading the config"):
-        raw, adapter = _read(model, **hub)
+        raw, adapter = read_model(model, **hub)
     facts = facts_of(raw, adapter, context=wanted.get("context"), dtype=wanted.get("dtype"))
     report = _check({"model": model, **hub}) if "check" in wanted else None
     if report is not None:
@@ -79,7 +79,7 @@ def command(
         report.require()
 
 
-def _read(model: str | None, **hub: Any) -> tuple[dict[str, Any], AdapterFiles | None]:
+def read_model(model: str | None, **hub: Any) -> tuple[dict[str, Any], AdapterFiles | None]:
     """config.json of the model, or of the base of an adapter, and the adapter."""
     from anyorder.models.load.adapter import is_adapter
     from anyorder.models.load.folder import read_config

@@ -1,21 +1,12 @@
-"""Floating-point operations of a training pass, counted from its shapes; and what the machine can do at most."""
+"""Floating-point operations of a training pass, counted from its shapes."""
 
 from __future__ import annotations
-
-import time
-from collections.abc import Callable
-
-import torch
 
 from anyorder.models.adapter import product_sizes
 from anyorder.models.config import ModelConfig
 from anyorder.training.attention import Layout
 from anyorder.training.parts import layout_of
 from anyorder.training.passes import TrainingPass
-
-SIDE = 2048
-"""Of the square matrices whose product is timed."""
-SECONDS = 0.2
 
 
 def training_flops(p: TrainingPass, config: ModelConfig, *, adapter: bool) -> float:
@@ -69,25 +60,3 @@ def pairs(layout: Layout) -> tuple[int, int]:
         case "causal":
             context = int((sizes * (sizes + 1) // 2).sum())
     return context, by_block
-
-
-@torch.no_grad()
-def matrix_rate(dtype: torch.dtype, device: torch.device, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Operations per second of a large matrix product, the best of what fits into 0.2 seconds of the clock."""
-    a, b = (torch.ones(SIDE, SIDE, dtype=dtype, device=device) for _ in range(2))
-    best = float("inf")
-    until = clock() + SECONDS
-    _seconds(a, b, clock)  # the first one may set something up
-    while best == float("inf") or clock() < until:
-        best = min(best, _seconds(a, b, clock))
-    return 2.0 * SIDE**3 / best
-
-
-def _seconds(a: torch.Tensor, b: torch.Tensor, clock: Callable[[], float]) -> float:
-    if a.is_cuda:
-        torch.cuda.synchronize()
-    begun = clock()
-    torch.matmul(a, b)
-    if a.is_cuda:
-        torch.cuda.synchronize()
-    return clock() - begun

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from anyorder.errors import ParameterError
 from anyorder.models.transformer import Transformer
+from anyorder.rates import matrix_rate
 from anyorder.training import checkpoint, snapshot
 from anyorder.training.distributed import Team
-from anyorder.training.flops import matrix_rate
 from anyorder.training.interfaces import Objective, Publish, Rows
 from anyorder.training.interrupts import Interrupts
 from anyorder.training.log import Log
