@@ -15,6 +15,7 @@ from tests.cli.conftest import Cli, Loads
 
 from anyorder.cli import serve
 from anyorder.params import DecodeParams
+from anyorder.server.keys import Limits
 from anyorder.server.settings import ServerSettings
 from anyorder.serving.settings import ServiceSettings
 
@@ -29,7 +30,7 @@ def served(monkeypatch: pytest.MonkeyPatch, loads: Loads) -> list[Any]:
 
 def test_every_setting_has_a_flag() -> None:
     names = {flag.name for flag in serve.SERVER_FLAGS}
-    assert names == {field.name for field in fields(ServerSettings)} - {"api_keys"}
+    assert names == {field.name for field in fields(ServerSettings)} - {"api_keys", "keys"}
     assert {flag.name for flag in serve.ENGINE_FLAGS} == {field.name for field in fields(ServiceSettings)}
 
 
@@ -51,6 +52,23 @@ def test_flags_go_before_the_file_and_the_file_before_the_defaults(cli: Cli, ser
     ]
 
 
+def test_keys_have_limits_of_their_own(cli: Cli, served: list[Any], tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text(
+        "[server]\nhost = '0.0.0.0'\nrequests_per_minute = 60\n[[keys]]\nkey = 'a'\nname = 'tests'\n"
+        "tokens_per_minute = 1000\n[[keys]]\nkey = 'b'\nrequests_per_minute = 0\n",
+        encoding="utf-8",
+    )
+    assert cli("serve", "--config", str(config), "--concurrent-requests", "4").code == 0
+    settings = served[1]
+    assert [key.limits(settings.limits) for key in settings.keys] == [
+        Limits(requests_per_minute=60, tokens_per_minute=1000, concurrent_requests=4),
+        Limits(requests_per_minute=0, tokens_per_minute=0, concurrent_requests=4),
+    ]
+    assert settings.keys[0].name == "tests"
+    assert "'a'" not in repr(settings.keys)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -63,6 +81,17 @@ def test_flags_go_before_the_file_and_the_file_before_the_defaults(cli: Cli, ser
         ("[server]\ndrain_s = 0", "`drain_s` must be seconds, above 0"),
         ("[engine]\nmax_running = 0", "`max_running` must be"),
         ("[decoding]\nthreshold = 2", "`threshold` must be in [0, 1]"),
+        (
+            "[server]\nrequests_per_minute = -1",
+            "`requests_per_minute` must be a whole number from 0 (no limit), got -1",
+        ),
+        ("[[keys]]\nkey = ''", "`key` of [[keys]] must be a text, not empty"),
+        (
+            "[[keys]]\nkey = 'a'\ntoken_per_minute = 1",
+            "unknown 'token_per_minute' in [[keys]]; did you mean 'tokens_per_minute'?",
+        ),
+        ("[[keys]]\nkey = 'a'\ntokens_per_minute = true", "`tokens_per_minute` must be a whole number"),
+        ("[keys]\nkey = 'a'", "`keys` must be tables, each headed [[keys]]"),
         ("server = 1", "'server' must be a table"),
         ("[server", "is no TOML"),
     ],

@@ -44,8 +44,9 @@ curl localhost:8000/v1/chat/completions -H 'content-type: application/json' \\
 """
 SERVER_PANELS: dict[str, tuple[str, ...]] = {
     "Server": ("host", "port", "name", "fim_tokens", "insecure", "cors_origins"),
-    "Limits": ("max_body_bytes", "max_choices", "max_connections", "body_timeout_s", "write_timeout_s",
-               "request_timeout_s", "drain_s"),
+    "Limits per client": ("requests_per_minute", "tokens_per_minute", "concurrent_requests"),
+    "Limits": ("max_body_bytes", "max_choices", "max_connections", "header_timeout_s", "body_timeout_s",
+               "write_timeout_s", "request_timeout_s", "ping_s", "drain_s"),
 }  # fmt: skip
 """Help panel -> the fields of `ServerSettings` in it; keys come from a file, since others can see flags."""
 

@@ -11,11 +11,12 @@ from typing import Any
 from anyorder.cli.flags import LOAD_FLAGS
 from anyorder.errors import ParameterError
 from anyorder.params import DecodeParams, did_you_mean
+from anyorder.server.keys import ApiKey
 from anyorder.server.settings import ServerSettings
 from anyorder.serving.settings import ServiceSettings
 
 PARTS: dict[str, tuple[str, ...]] = {
-    "server": tuple(field.name for field in fields(ServerSettings)),
+    "server": tuple(field.name for field in fields(ServerSettings) if field.name != "keys"),
     "engine": tuple(field.name for field in fields(ServiceSettings)),
     "model": tuple(flag.name for flag in LOAD_FLAGS),
     "decoding": tuple(field.name for field in fields(DecodeParams)),
@@ -39,13 +40,27 @@ def read_config(path: Path | None) -> Config:
         found = tomllib.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise ParameterError(f"{path} is no TOML: {error}", param="config") from None
+    keys = found.pop("keys", [])
     for part, table in found.items():
         if part not in PARTS:
             raise ParameterError(f"{path}: unknown table {part!r}{did_you_mean(part, list(PARTS))}", param="config")
         if not isinstance(table, dict):
             raise ParameterError(f"{path}: {part!r} must be a table, got {table!r}", param="config")
         config[part] = {name: _value(path, part, name, value) for name, value in table.items()}
+    if not isinstance(keys, list) or not all(isinstance(table, dict) for table in keys):
+        raise ParameterError(f"{path}: `keys` must be tables, each headed [[keys]]", param="keys")
+    if keys:
+        config["server"]["keys"] = _keys(path, keys)
     return config
+
+
+def _keys(path: Path, tables: list[dict[str, Any]]) -> tuple[ApiKey, ...]:
+    """The `[[keys]]`."""
+    known = [field.name for field in fields(ApiKey)]
+    for name in (name for table in tables for name in table):
+        if name not in known:
+            raise ParameterError(f"{path}: unknown {name!r} in [[keys]]{did_you_mean(name, known)}", param=name)
+    return tuple(ApiKey(**table) for table in tables)
 
 
 def _value(path: Path, part: str, name: str, value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from anyorder.prompt import Prompt, encode_prompt
 from anyorder.server.choice import Choice
 from anyorder.server.errors import ApiError
 from anyorder.server.gap import FimTokens, fim_tokens
+from anyorder.server.limiter import Lease
 from anyorder.server.metrics import ServerMetrics
 from anyorder.server.settings import ServerSettings
 from anyorder.server.streams.answer import Answer
@@ -40,8 +40,15 @@ class Ask:
     with_tokens: bool = False
     realtime: bool = False
     tag: str = ""
-    key: str | None = None
-    """API key of the client: what others asked shall not be told by how long an answer takes."""
+    key: Lease | None = None
+    """The claim of the client's key: what it may use, and what keeps its prompts apart from those of others."""
+
+    @property
+    def tokens(self) -> int:
+        """Prompts and the longest answers: what the client must be allowed to have."""
+        prompts = sum(1 for prompt in self.prompts for part in prompt if not isinstance(part, Hole))
+        holes = sum(part.length for prompt in self.prompts for part in prompt if isinstance(part, Hole))
+        return prompts + self.n * (holes + len(self.prompts) * self.params.max_new_tokens)
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,13 @@ class Backend:
             raise ParameterError(str(error), param=param) from None
 
     async def submit(self, ask: Ask) -> list[Choice]:
-        """Hand everything to the engine, or nothing."""
+        """Hand everything to the engine, or nothing.
+
+        Raises:
+            LimitExceeded: the client may not have that many tokens now.
+        """
+        if ask.key is not None:
+            ask.key.reserve(ask.tokens)
         choices: list[Choice] = []
         try:
             for number, prompt in enumerate(ask.prompts):
@@ -138,7 +151,7 @@ class Backend:
             priority=_priority(ask),
             deadline_s=self.settings.request_timeout_s,
             tag=ask.tag,
-            salt=hashlib.sha256(ask.key.encode()).hexdigest() if ask.key else "",
+            salt=ask.key.salt if ask.key else "",
         )
         ticket = await to_thread.run_sync(self.service.submit, work)
         hole = sum(part.length for part in prompt if isinstance(part, Hole))

@@ -19,6 +19,7 @@ from anyorder.server.backend import Backend
 from anyorder.server.choice import Choice, collect
 from anyorder.server.connection import ClientGone, EventStream, while_connected
 from anyorder.server.errors import as_api_error
+from anyorder.server.limiter import Lease
 from anyorder.server.stream import Frames, Voice
 from anyorder.server.usage import usage
 from anyorder.server.wire.common import Common
@@ -32,6 +33,11 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def backend_of(request: Request) -> Backend:
     """The backend of the application."""
     return request.app.state.backend
+
+
+def lease_of(request: Request) -> Lease:
+    """The claim of the client's key."""
+    return request.scope["state"]["api_key"]
 
 
 def request_id(request: Request) -> str:
@@ -64,9 +70,12 @@ class Record:
         metrics.requests.labels(self.surface, str(status)).inc()
         metrics.add(self.choices)
         line: dict[str, Any] = {"request_id": request_id(self.request), "surface": self.surface, "status": status}
+        if client := lease_of(self.request).account.name:
+            line["client"] = client
         line["seconds"] = round(time.monotonic() - self.began, 4)
         if self.choices:
             counted = usage(self.choices)
+            lease_of(self.request).settle(counted["total_tokens"])
             line |= {name: counted[name] for name in ("prompt_tokens", "completion_tokens", "cached_input_tokens")}
             line["passes"] = counted["diffusion"]["passes"]
             line["finish_reasons"] = [choice.answer.finish_reason for choice in self.choices]
@@ -87,6 +96,8 @@ def endpoint(surface: str) -> Callable[[Callable[[Request, Record], Awaitable[Re
         async def answer(request: Request) -> Response:
             record = Record(request, surface)
             try:
+                if request.method == "POST":  # looking costs nothing
+                    lease_of(request).begin()
                 response = await function(request, record)
             except ClientGone:
                 record.write(GONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from anyorder.errors import (
     ParameterError,
     Unavailable,
 )
+from anyorder.server.limiter import LimitExceeded
 
 INVALID = "invalid_request_error"
 
@@ -52,11 +54,23 @@ def unsupported(param: str, message: str) -> ApiError:
     return bad_request(message, param=param, code="unsupported_parameter")
 
 
+def too_much(error: LimitExceeded) -> ApiError:
+    """429, with the time after which the request would be let through."""
+    if error.retry_after_s is None:
+        headers = {"x-should-retry": "false"}
+    else:
+        wait_ms = math.ceil(error.retry_after_s * 1000)
+        headers = {"retry-after": str(math.ceil(wait_ms / 1000)), "retry-after-ms": str(wait_ms)}
+    return ApiError(429, error.message, "rate_limit_error", code="rate_limit_exceeded", headers=headers)
+
+
 def as_api_error(error: Exception) -> ApiError:
     """What a client is told about an exception; whatever is not ours is not shown."""
     match error:
         case ApiError():
             return error
+        case LimitExceeded():
+            return too_much(error)
         case ContextError():
             return bad_request(str(error), code="context_length_exceeded")
         case ParameterError():

@@ -1,9 +1,7 @@
-"""In front of every endpoint: a request id, the key, the host."""
+"""In front of every endpoint: a request id, the key and its limits, the host."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
 import uuid
 
@@ -11,6 +9,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anyorder.server.errors import ApiError
+from anyorder.server.limiter import Lease
+from anyorder.server.quota import Accounts, limit_headers
 from anyorder.server.settings import LOOPBACK, ServerSettings
 
 OPEN_PATHS = ("/health", "/ready")
@@ -27,7 +27,7 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app = app
         self.settings = settings
-        self.digests = [_digest(key) for key in settings.api_keys]
+        self.accounts = Accounts(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -39,19 +39,26 @@ class Gate:
         state = scope.setdefault("state", {})
         state["request_id"] = name
 
+        lease: Lease | None = None
+
         async def named(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["x-request-id"] = name
+                limits = limit_headers(lease.account) if lease is not None and scope["method"] == "POST" else {}
+                MutableHeaders(scope=message).update({"x-request-id": name, **limits})
             await send(message)
 
         try:
             self._check_host(headers)
             if scope["path"] not in OPEN_PATHS and scope["method"] != "OPTIONS":
-                state["api_key"] = self._checked_key(headers)
+                lease = state["api_key"] = self.accounts.lease(headers.getlist("authorization"))
         except ApiError as error:
             await error.response()(scope, receive, named)
             return
-        await self.app(scope, receive, named)
+        try:
+            await self.app(scope, receive, named)
+        finally:  # also when the client went, or the endpoint failed
+            if lease is not None:
+                lease.close()
 
     def _check_host(self, headers: Headers) -> None:
         if not self.settings.is_local:
@@ -60,22 +67,3 @@ class Gate:
         name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
         if name and name not in LOOPBACK:
             raise ApiError(421, f"this server is {self.settings.host}, not {name[:200]!r}", code="wrong_host")
-
-    def _checked_key(self, headers: Headers) -> str | None:
-        """The client's key; all keys are compared, so that time does not tell which one was nearly right."""
-        if not self.digests:
-            return None
-        given = headers.getlist("authorization")
-        scheme, _, key = (given[0] if len(given) == 1 else "").partition(" ")
-        digest = _digest(key.strip())
-        known = [hmac.compare_digest(digest, other) for other in self.digests]
-        if scheme.lower() != "bearer" or not any(known):
-            message = "the API key is missing or wrong; send it as `Authorization: Bearer KEY`"
-            raise ApiError(
-                401, message, "authentication_error", code="invalid_api_key", headers={"www-authenticate": "Bearer"}
-            )
-        return key.strip()
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 from anyorder.errors import ParameterError
+from anyorder.server.keys import LIMITS, ApiKey, Limits, limit_fault
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -26,6 +27,19 @@ class ServerSettings:
     api_keys: tuple[str, ...] = ()
     """Keys that clients must send, any of them, as `Authorization: Bearer KEY`; by default none."""
 
+    keys: tuple[ApiKey, ...] = ()
+    """Further keys, each with limits of its own: the `[[keys]]` of the file."""
+
+    requests_per_minute: int = 0
+    """Requests of a client per minute, and at once after a pause; 0 sets no limit."""
+
+    tokens_per_minute: int = 0
+    """Tokens of a client per minute, prompts and answers, as long as they may become until they are known; 0 sets no
+    limit."""
+
+    concurrent_requests: int = 0
+    """Requests of a client that are answered at the same time; 0 sets no limit."""
+
     fim_tokens: bool = False
     """The model was trained to fill gaps with control tokens (`<|fim_prefix|>` or alike): use them for a `suffix`."""
 
@@ -41,11 +55,17 @@ class ServerSettings:
     max_choices: int = 8
     """Most answers of one request: its prompts times `n`."""
 
+    header_timeout_s: float = 10.0
+    """Seconds that a client has to send the head of a request, from its connection or its last byte of another one."""
+
     body_timeout_s: float = 30.0
     """Seconds that a client has to send its request."""
 
     write_timeout_s: float = 60.0
     """Seconds that a client has to take what was streamed to it."""
+
+    ping_s: float = 15.0
+    """Seconds without news after which a stream sends a comment, so that nothing between takes it for dead."""
 
     request_timeout_s: float = 600.0
     """Seconds for a whole answer, its time in the queue included."""
@@ -60,12 +80,17 @@ class ServerSettings:
         faults = [(f.name, fault) for f in fields(self) for fault in [_fault(f.name, getattr(self, f.name))] if fault]
         if faults:
             raise ParameterError("; ".join(fault for _, fault in faults), param=faults[0][0])
-        if not self.is_local and not self.api_keys and not self.insecure:
+        if not self.is_local and not (self.api_keys or self.keys) and not self.insecure:
             raise ParameterError(
                 f"`host` {self.host} can be reached by others, and there is no API key: set api_keys, or `insecure` if "
                 "that is wanted",
                 param="host",
             )
+
+    @property
+    def limits(self) -> Limits:
+        """Those of clients that have none of their own."""
+        return Limits(**{name: getattr(self, name) for name in LIMITS})
 
     @property
     def is_local(self) -> bool:
@@ -82,6 +107,11 @@ def _fault(name: str, value: object) -> str | None:
     if name in ("host", "name"):
         fits = (isinstance(value, str) and value != "") or (name == "name" and value is None)
         return None if fits else f"`{name}` must be a text, got {value!r}"
+    if name in LIMITS:
+        return limit_fault(name, value)
+    if name == "keys":
+        fits = isinstance(value, tuple) and all(isinstance(part, ApiKey) for part in value)  # type: ignore[misc]
+        return None if fits else "`keys` must be a tuple of ApiKey"
     if name in _TEXTS:
         fits = isinstance(value, tuple) and all(isinstance(part, str) and part for part in value)  # type: ignore[misc]
         return None if fits else f"`{name}` must be a list of texts, none of them empty"  # keys are not shown
