@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyorder.cli.decoding import load_model, show_answer
 from anyorder.cli.flags import DECODE_FLAGS, LOAD_FLAGS, Flag, takes
+from anyorder.cli.preset import PRESET_FLAGS, with_preset
 from anyorder.cli.prompt import check_text, has_chat_template
 from anyorder.cli.terminal import err_console, print_error
 from anyorder.errors import AnyorderError, ModelError, ParameterError
@@ -38,14 +39,14 @@ CHAT_FLAGS = (
 )
 
 
-@takes(chat=CHAT_FLAGS, load=LOAD_FLAGS, params=DECODE_FLAGS)
-def command(*, chat: dict[str, Any], params: dict[str, Any], load: dict[str, Any]) -> None:
+@takes(chat=CHAT_FLAGS, load=LOAD_FLAGS, preset=PRESET_FLAGS, params=DECODE_FLAGS)
+def command(*, chat: dict[str, Any], preset: dict[str, Any], params: dict[str, Any], load: dict[str, Any]) -> None:
     """Loads the model, then reads lines until the end of the input."""
     import anyorder
 
     with suppress(ImportError):
         import_module("readline")  # gives input() its editing and history
-    decode_params = DecodeParams.of(**params)
+    decode_params = DecodeParams.of(**with_preset(params, **preset))
     check_text(chat.get("system", ""))
     model = load_model(load)
     if not has_chat_template(model):

@@ -13,6 +13,7 @@ import typer
 from anyorder.cli.batch import BATCH_FLAGS, run_batch
 from anyorder.cli.decoding import load_model, show_answer
 from anyorder.cli.flags import DECODE_FLAGS, LOAD_FLAGS, Flag, takes
+from anyorder.cli.preset import PRESET_FLAGS, with_preset
 from anyorder.cli.prompt import PromptRequest, prompt_text
 from anyorder.cli.seams_view import show_seams
 from anyorder.errors import ParameterError
@@ -60,19 +61,21 @@ SHOW_FLAGS = (
 )  # fmt: skip
 
 
-@takes(ask=ASK_FLAGS, load=LOAD_FLAGS, params=DECODE_FLAGS, show=SHOW_FLAGS, batch=BATCH_FLAGS)
+@takes(ask=ASK_FLAGS, load=LOAD_FLAGS, preset=PRESET_FLAGS, params=DECODE_FLAGS, show=SHOW_FLAGS, batch=BATCH_FLAGS)
 def command(
     prompt: Annotated[
         str | None, typer.Argument(help="The prompt; - reads standard input.", show_default=False)
     ] = None,
     *,
     ask: dict[str, Any],
+    preset: dict[str, Any],
     params: dict[str, Any],
     load: dict[str, Any],
     show: dict[str, Any],
     batch: dict[str, Any],
 ) -> None:
     """Checks first everything that can be checked without the model."""
+    params = with_preset(params, **preset)
     if batch:
         _refuse_beside_batch(prompt, ask, show)
         return run_batch(params, load, raw="raw" in ask, **batch)

@@ -13,38 +13,39 @@ from anyorder.sweep.settings import grid
 TABLES = ("decoding", "grid", "setting")
 
 
-def parse(text: str, where: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def parse(text: str, where: str, *, param: str = "settings") -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Parameters of all settings, and those of each.
 
     Args:
         where: name of the file, for messages.
+        param: what named the file.
     Raises:
         ParameterError: it is no TOML, or something in it is not known.
     """
     try:
         found = tomllib.loads(text)
     except ValueError as error:
-        raise ParameterError(f"{where} is no TOML: {error}", param="settings") from None
+        raise ParameterError(f"{where} is no TOML: {error}", param=param) from None
     for name in found:
         if name not in TABLES:
-            raise ParameterError(f"{where}: unknown table {name!r}{did_you_mean(name, list(TABLES))}", param="settings")
+            raise ParameterError(f"{where}: unknown table {name!r}{did_you_mean(name, list(TABLES))}", param=param)
     common, axes, spelled = found.get("decoding", {}), found.get("grid", {}), found.get("setting", [])
     if not isinstance(common, dict) or not isinstance(axes, dict) or not isinstance(spelled, list):
-        raise ParameterError(f"{where}: [decoding] and [grid] are tables, [[setting]] a list of them", param="settings")
+        raise ParameterError(f"{where}: [decoding] and [grid] are tables, [[setting]] a list of them", param=param)
     if not all(isinstance(values, list) for values in axes.values()):
-        raise ParameterError(f"{where}: [grid] holds lists; write one value as [0.9]", param="settings")
+        raise ParameterError(f"{where}: [grid] holds lists; write one value as [0.9]", param=param)
     check_names(common)
     ways = grid(axes) if axes else []
-    ways += [_spelled(way, where) for way in spelled]
+    ways += [_spelled(way, where, param) for way in spelled]
     return {name: _value(value) for name, value in common.items()}, ways
 
 
-def _spelled(way: object, where: str) -> dict[str, Any]:
+def _spelled(way: object, where: str, param: str) -> dict[str, Any]:
     if not isinstance(way, dict):
-        raise ParameterError(f"{where}: [[setting]] is a table, got {way!r}", param="settings")
+        raise ParameterError(f"{where}: [[setting]] is a table, got {way!r}", param=param)
     check_names({name: value for name, value in way.items() if name not in ("name", "request")})
     if not isinstance(way.get("request", {}), Mapping):
-        raise ParameterError(f"{where}: `request` of a setting is a table, got {way['request']!r}", param="settings")
+        raise ParameterError(f"{where}: `request` of a setting is a table, got {way['request']!r}", param=param)
     return {name: value if name == "request" else _value(value) for name, value in way.items()}
 
 
