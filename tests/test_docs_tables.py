@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,7 +29,8 @@ from anyorder.models.families import FAMILIES, LATER
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES, Schedule
 from anyorder.server.settings import ServerSettings
-from anyorder.server.wire.common import NEUTRAL
+from anyorder.server.wire.common import NEUTRAL, Neutral
+from anyorder.server.wire.responses import REFUSED
 from anyorder.serving import Metrics, ServiceSettings
 from anyorder.training.data.spec import Data
 from anyorder.training.recipe.objectives import (
@@ -156,12 +157,15 @@ def metrics() -> str:
     return table("figure", "meaning", rows=((code(name), text) for name, text in {**docs, **derived}.items()))
 
 
-def refused() -> str:
+def refused(parameters: Mapping[str, Neutral]) -> Callable[[], str]:
     def accepted(values: Iterable[Any]) -> str:
         return code(*(json.dumps(value) for value in values)) or "nothing but null"
 
-    rows = ((code(name), accepted(rule.values), rule.reason) for name, rule in NEUTRAL.items())
-    return table("parameter", "accepted", "why no more", rows=rows)
+    def made() -> str:
+        rows = ((code(name), accepted(rule.values), rule.reason) for name, rule in parameters.items())
+        return table("parameter", "accepted", "why no more", rows=rows)
+
+    return made
 
 
 def event_types() -> str:
@@ -295,7 +299,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "events": event_types,
     "errors": error_types,
     "server_settings": settings_of(ServerSettings),
-    "server_refused": refused,
+    "server_refused": refused(NEUTRAL),
+    "responses_refused": refused(REFUSED),
     "service_settings": settings_of(ServiceSettings),
     "service_metrics": metrics,
     "load_flags": flag_table(flags.LOAD_FLAGS),

@@ -223,7 +223,7 @@ def test_a_body_is_counted_while_it_is_read(number_model: LoadedModel) -> None:
 def test_unknown_paths_and_methods_are_refused_in_the_same_shape(numbers: Live) -> None:
     with numbers.http() as http:
         assert refused(http.get("/v1/nothing"), 404)["code"] == "not_found"
-        assert refused(http.post("/v1/responses", json={}), 404)["code"] == "not_found"
+        assert refused(http.post("/v1/embeddings", json={}), 404)["code"] == "not_found"
         wrong = http.get(CHAT)
         assert refused(wrong, 405)["code"] == "method_not_allowed"
         assert wrong.headers["allow"] == "POST"

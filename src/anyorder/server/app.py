@@ -26,10 +26,12 @@ from anyorder.server.surfaces.edit import apply_completions, edit_completions
 from anyorder.server.surfaces.fim import fim_completions
 from anyorder.server.surfaces.health import health, metrics, ready
 from anyorder.server.surfaces.models import chat_models, models, one_model
+from anyorder.server.surfaces.responses import responses
 from anyorder.serving import Service
 
 ROUTES = (
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+    Route("/v1/responses", responses, methods=["POST"]),
     Route("/v1/completions", completions, methods=["POST"]),
     Route("/v1/fim/completions", fim_completions, methods=["POST"]),
     Route("/v1/edit/completions", edit_completions, methods=["POST"]),

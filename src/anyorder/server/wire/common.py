@@ -127,20 +127,19 @@ class Neutral:
     reason: str
 
 
-_LABEL = "labels the request and changes nothing"
 LABELS = (
     "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "metadata", "parallel_tool_calls",
     "nextEdit",
 )  # fmt: skip
 """Parameters that label a request: accepted, and without influence on the answer where they come from either."""
 
-_PENALTY = "penalties depend on the order of the tokens, which any-order decoding does not have"
+PENALTY = "penalties depend on the order of the tokens, which any-order decoding does not have"
 _TOOLS = "this server does not parse tool calls yet"
 _REASONING = "the served model has no reasoning channel"
 NEUTRAL: dict[str, Neutral] = {
-    "frequency_penalty": Neutral((0,), _PENALTY),
-    "presence_penalty": Neutral((0,), _PENALTY),
-    "repetition_penalty": Neutral((1,), _PENALTY),
+    "frequency_penalty": Neutral((0,), PENALTY),
+    "presence_penalty": Neutral((0,), PENALTY),
+    "repetition_penalty": Neutral((1,), PENALTY),
     "min_p": Neutral((0,), "there is no such filter; use top_p or top_k"),
     "tools": Neutral(([],), _TOOLS),
     "tool_choice": Neutral(("none", "auto"), _TOOLS),
@@ -177,12 +176,21 @@ def without_neutral(data: dict[str, Any]) -> dict[str, Any]:
             continue
         if rule is None:
             kept[name] = value
-        elif not any(value == neutral and type(value) in _kinds(neutral) for neutral in rule.values):
-            allowed = " or ".join(map(repr, rule.values))
-            raise unsupported(
-                name, f"`{name}`: {rule.reason}; leave it out" + (f" or use {allowed}" if allowed else "")
-            )
+        else:
+            check_neutral(name, value, rule)
     return kept
+
+
+def check_neutral(name: str, value: Any, rule: Neutral) -> None:
+    """Refuse a parameter that asks for something.
+
+    Raises:
+        ApiError: it does.
+    """
+    if any(value == neutral and type(value) in _kinds(neutral) for neutral in rule.values):
+        return
+    allowed = " or ".join(map(repr, rule.values))
+    raise unsupported(name, f"`{name}`: {rule.reason}; leave it out" + (f" or use {allowed}" if allowed else ""))
 
 
 def _kinds(value: object) -> tuple[type, ...]:

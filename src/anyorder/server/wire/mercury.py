@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from anyorder.server.errors import bad_request
-from anyorder.server.wire.common import Common
+from anyorder.server.wire.common import PENALTY, Common
 
 MAX_STOPS = 16
 """Editors add stop texts of a language to those of a user."""
@@ -65,5 +65,4 @@ def without_penalties(data: dict[str, Any]) -> tuple[dict[str, Any], str | None]
             unapplied.append(f"{name} {value:g}")
     if not unapplied:
         return kept, None
-    reason = "penalties depend on the order of the tokens, which any-order decoding does not have"
-    return kept, f"{' and '.join(unapplied)} not applied: {reason}"
+    return kept, f"{' and '.join(unapplied)} not applied: {PENALTY}"
