@@ -151,7 +151,6 @@ COMPLETION_WRONG: list[tuple[dict[str, Any], str]] = [
     ({"suffix": ""}, "suffix"),
     ({"suffix": "8", "diffusion": {"mode": "causal"}}, "suffix"),
     ({"best_of": 2}, "best_of"),
-    ({"echo": True, "logprobs": 0}, "echo"),
     ({"logprobs": 6}, "logprobs"),
     ({"messages": [USER]}, "messages"),
 ]

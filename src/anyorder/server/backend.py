@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
@@ -15,6 +15,7 @@ from anyorder.canvas import Hole
 from anyorder.errors import ModelError, ParameterError
 from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt
+from anyorder.scoring import ScoreFold, ScoreParams, resolve_scoring
 from anyorder.server.choice import Choice
 from anyorder.server.errors import ApiError
 from anyorder.server.gap import FimTokens, fim_tokens
@@ -22,7 +23,7 @@ from anyorder.server.limiter import Lease
 from anyorder.server.metrics import ServerMetrics
 from anyorder.server.settings import ServerSettings
 from anyorder.server.streams.answer import Answer
-from anyorder.serving import Priority, Service, Work
+from anyorder.serving import Priority, ScoreWork, Service, Ticket, Work
 
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
@@ -144,16 +145,8 @@ class Backend:
         return choices
 
     async def _choice(self, ask: Ask, number: int, prompt: Sequence[int | Hole], sample: int, *, index: int) -> Choice:
-        work = Work(
-            prompt=prompt,
-            params=ask.params,
-            sample=sample,
-            priority=_priority(ask),
-            deadline_s=self.settings.request_timeout_s,
-            tag=ask.tag,
-            salt=ask.key.salt if ask.key else "",
-        )
-        ticket = await to_thread.run_sync(self.service.submit, work)
+        work = Work(prompt=prompt, params=ask.params, sample=sample, **self._terms(ask))
+        ticket = await self._submitted(work)
         hole = sum(part.length for part in prompt if isinstance(part, Hole))
         stop_ids = self.model.stop_ids if ask.params.stop_ids is None else ask.params.stop_ids
         answer = Answer(
@@ -166,6 +159,31 @@ class Backend:
             spell=self.spell,
         )
         return Choice(index=index, prompt=number, ticket=ticket, answer=answer, hole_length=hole)
+
+    async def score(self, ask: Ask, ids: Sequence[int], params: ScoreParams, *, prompt: int, index: int) -> Choice:
+        """Hand a text to the engine to be scored, on the terms of a request."""
+        ticket = await self._submitted(ScoreWork(ids=ids, params=params, **self._terms(ask)))
+        scores = ScoreFold(self.decode, resolve_scoring(params, self.model)[0])
+        return Choice(index=index, prompt=prompt, ticket=ticket, answer=Answer(self.decode, ()), scores=scores)
+
+    async def _submitted(self, work: Work | ScoreWork) -> Ticket:
+        """The ticket of a work; whoever stops waiting for it has cancelled it, too."""
+        made: list[Ticket] = []
+        try:
+            await to_thread.run_sync(lambda: made.append(self.service.submit(work)))
+        except BaseException:
+            for ticket in made:
+                ticket.cancel()
+            raise
+        return made[0]
+
+    def _terms(self, ask: Ask) -> dict[str, Any]:
+        return {
+            "priority": _priority(ask),
+            "deadline_s": self.settings.request_timeout_s,
+            "tag": ask.tag,
+            "salt": ask.key.salt if ask.key else "",
+        }
 
     def longest_answer(self, prompt: Sequence[int | Hole]) -> int:
         """Tokens of an answer when the request does not say: the server's default, or what the context leaves."""

@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from anyorder.events import BlockFinished, Event
+from anyorder.events import BlockFinished, Event, Scored
+from anyorder.scoring import ScoreFold
 from anyorder.server.streams.answer import Answer, Delta
 from anyorder.server.streams.tokens import Token
 from anyorder.serving import Computed, Ticket
@@ -28,6 +29,8 @@ class Choice:
     """Slots of the prompt that are to be filled."""
     tokens: list[Token] = field(default_factory=list[Token])
     """Delivered so far, where they are wanted."""
+    scores: ScoreFold | None = None
+    """What is said of the text, where there is no answer and the prompt is scored."""
     computed: Computed = field(default_factory=Computed)
     """What it took up to its last event, also where a stop string ended it."""
     block_ends: list[int] = field(default_factory=list[int])
@@ -41,7 +44,9 @@ class Choice:
         self.computed = computed
         if isinstance(event, BlockFinished):
             self.block_ends.append(computed.positions)
-        delta = self.answer.add(event)
+        if self.scores is not None:
+            self.scores.add(event)
+        delta = Delta() if isinstance(event, Scored) else self.answer.add(event)
         self.tokens += delta.tokens
         self.last_at = time.monotonic()
         if delta.text and self.first_text_at is None:

@@ -27,6 +27,7 @@ _COUNTERS = {
     "passes": "Forward passes",
     "sequence_passes": "Forward passes, each counted once per request that took part; by passes it is the occupancy",
     "tokens": "Slots committed",
+    "scored": "Tokens of given texts scored",
     "positions": "Canvas positions computed by finished requests",
     "prompt_tokens": "Prompt tokens of requests that began to run",
     "cached_tokens": "Those of them that the prefix cache had",
@@ -62,6 +63,8 @@ class ServerMetrics:
     def add(self, choices: Sequence[Choice]) -> None:
         """Count answers, finished or given up."""
         for choice in choices:
+            if choice.scores is not None:
+                continue  # the service counts what it scored
             answer = choice.answer
             self.delivered.inc(answer.delivered)
             self.wasted.inc(answer.wasted)

@@ -13,9 +13,11 @@ def usage(choices: Sequence[Choice]) -> dict[str, Any]:
     """Tokens in OpenAI's nested fields and Inception's flat ones; under `diffusion` what they took.
 
     A prompt counts once however many answers it gets. `completion_tokens` are the tokens of the text, without a stop
-    token; `tokens_per_forward` counts it, as `anyorder generate` does, where it ended the answer.
+    token; `tokens_per_forward` counts it, as `anyorder generate` does, where it ended the answer. What scores of texts
+    took stands under `scoring`: they decide nothing.
     """
-    first = {choice.prompt: choice for choice in reversed(choices)}
+    answers = [choice for choice in choices if choice.scores is None]
+    first = {choice.prompt: choice for choice in reversed([*answers, *choices])}
     prompt = sum(choice.prompt_tokens for choice in first.values())
     cached = sum(choice.cached_tokens for choice in first.values())
     completion = sum(choice.answer.delivered for choice in choices)
@@ -29,8 +31,19 @@ def usage(choices: Sequence[Choice]) -> dict[str, Any]:
         },
         "reasoning_tokens": 0,
         "cached_input_tokens": cached,
-        "diffusion": diffusion(choices),
+        "diffusion": diffusion(answers),
+        **({"scoring": scoring(choices)} if len(answers) < len(choices) else {}),
     }  # fmt: skip
+
+
+def scoring(choices: Sequence[Choice]) -> dict[str, int]:
+    """What it took to score texts, and how many of their tokens were scored."""
+    scored = [choice for choice in choices if choice.scores is not None]
+    return {
+        "passes": sum(choice.computed.passes for choice in scored),
+        "positions": sum(choice.computed.positions for choice in scored),
+        "tokens": sum(len(choice.scores.logprobs) for choice in scored if choice.scores is not None),
+    }
 
 
 def diffusion(choices: Sequence[Choice]) -> dict[str, Any]:

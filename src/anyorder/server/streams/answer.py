@@ -33,7 +33,7 @@ class Answer:
         stops: texts that end the answer; they are not part of it.
         hole: the answer is what fills the prompt's hole, not what follows the prompt.
         byte_ids: see `Detokenizer`.
-        with_tokens: keep the delivered tokens, for log-probabilities: those of the pass that committed them, 0 where the
+        with_tokens: keep the delivered tokens, for log-probabilities: of the pass that committed them, 0 where the
             caller forced one.
         spell: see `Spell`; None: `decode` of the one id.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from starlette.requests import Request
 
@@ -35,17 +36,21 @@ async def submitted(
         ParameterError: the engine refuses a parameter; under the name that the request has for it.
     """
     wire.check_stream()
-    ask = Ask(
+    ask = replace(
+        terms(request, wire),
         prompts=[prompt],
         params=params,
         n=wire.choices,
         stops=(*stops, *wire.stops),
         with_tokens=with_tokens,
-        realtime=wire.realtime,
-        tag=request_id(request),
-        key=request.scope["state"].get("api_key"),
     )
     try:
         return await backend_of(request).submit(ask)
     except ParameterError as error:
         raise renamed(error, wire.diffusion, param) from None
+
+
+def terms(request: Request, wire: Common) -> Ask:
+    """How a request is to be treated, whatever it asks for."""
+    key = request.scope["state"].get("api_key")
+    return Ask(prompts=(), params=DecodeParams(), realtime=wire.realtime, tag=request_id(request), key=key)

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from anyorder.params import DecodeParams
 from anyorder.server.backend import Backend
 from anyorder.server.body import read_object, validate
 from anyorder.server.choice import Choice
+from anyorder.server.connection import while_connected
 from anyorder.server.endpoint import Record, backend_of, endpoint, respond
 from anyorder.server.errors import bad_request
-from anyorder.server.surfaces.ask import submitted
+from anyorder.server.surfaces.ask import submitted, terms
+from anyorder.server.surfaces.scores import answered_and_scored, check_mode
+from anyorder.server.usage import usage
 from anyorder.server.wire.chat import PREFIX, ChatRequest, ChatVoice
 from anyorder.server.wire.common import decode_params, without_neutral
 
@@ -36,9 +39,16 @@ async def chat_completions(request: Request, record: Record) -> Response:
     """Answer a chat."""
     backend = backend_of(request)
     wire = validate(ChatRequest, without_neutral(await read_object(request, backend.settings)))
+    mode = wire.score_mode
+    check_mode(backend, mode)
     asked = await ask_chat(request, wire)
-    voice = ChatVoice(head(PREFIX, backend), logprobs=wire.logprobs, top=asked.top)
-    return await respond(record, wire, voice, asked.choices)
+    voice = ChatVoice(head(PREFIX, backend), logprobs=wire.logprobs, top=asked.top, mode=mode or "commit_pass")
+    if mode is None:
+        return await respond(record, wire, voice, asked.choices)
+    await while_connected(
+        request.receive, answered_and_scored(record, terms(request, wire), asked.choices, mode, asked.top)
+    )
+    return JSONResponse(voice.reply(asked.choices, usage(record.choices)))
 
 
 async def ask_chat(request: Request, wire: ChatRequest) -> Asked:

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from anyorder.scoring import ScoreMode
 from anyorder.server.choice import Choice
 from anyorder.server.errors import bad_request, unsupported
 from anyorder.server.streams.answer import Delta
 from anyorder.server.streams.tokens import Token
 from anyorder.server.wire.common import Limited, Wire
-from anyorder.server.wire.logprobs import as_chat, checked_top
+from anyorder.server.wire.logprobs import LogprobsMode, as_chat, checked_top, score_mode
 
 PREFIX = "chatcmpl"
 
@@ -45,10 +46,17 @@ class ChatRequest(Limited):
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1024)]
     logprobs: bool = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    logprobs_mode: LogprobsMode | None = None
+    """What the log-probabilities are of; None: of the pass that committed a token."""
 
     def plain_messages(self) -> list[dict[str, str]]:
         """Role and text of every message."""
         return [_plain(number, message) for number, message in enumerate(self.messages)]
+
+    @property
+    def score_mode(self) -> ScoreMode | None:
+        """How the finished answer is to be scored; None: not at all."""
+        return score_mode(self.logprobs_mode, wanted=self.logprobs, streams=self.format is not None)
 
     @property
     def top(self) -> int:
@@ -73,6 +81,8 @@ class ChatVoice:
     head: dict[str, Any]
     logprobs: bool = False
     top: int = 0
+    mode: LogprobsMode = "commit_pass"
+    """What the log-probabilities are of."""
 
     def reply(self, choices: Sequence[Choice], usage: dict[str, Any]) -> dict[str, Any]:
         """The whole answer."""
@@ -110,4 +120,4 @@ class ChatVoice:
         return {**self.head, "object": "chat.completion.chunk", "choices": [part]}
 
     def _logs(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
-        return as_chat(tokens, self.top, "commit_pass") if self.logprobs else None
+        return as_chat(tokens, self.top, self.mode) if self.logprobs else None

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from anyorder.scoring import ScoreMode
 from anyorder.server.choice import Choice
 from anyorder.server.errors import bad_request, unsupported
 from anyorder.server.streams.answer import Delta
 from anyorder.server.streams.tokens import Token
 from anyorder.server.wire.common import Common
-from anyorder.server.wire.logprobs import as_completion
+from anyorder.server.wire.logprobs import LogprobsMode, as_completion, check_whole, score_mode
 from anyorder.server.wire.mercury import MAX_STOPS, NOTHING_FOLLOWS
 
 PREFIX = "cmpl"
@@ -33,6 +34,8 @@ class CompletionRequest(Common):
     max_tokens: int = DEFAULT_MAX_TOKENS
     echo: bool = False
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
+    logprobs_mode: LogprobsMode | None = None
+    """What the log-probabilities are of; None: of the pass that committed a token, and of an echo as scored."""
     best_of: int | None = None
 
     @property
@@ -59,9 +62,40 @@ class CompletionRequest(Common):
             raise bad_request("`suffix` is empty; leave it out", param="suffix")
         if self.suffix is not None and self.max_tokens < 1:
             raise bad_request("`max_tokens` is the number of tokens before the suffix; at least 1", param="max_tokens")
-        if self.echo and self.logprobs is not None:
-            raise unsupported("echo", "`echo` with `logprobs`: prompts are not scored yet; drop one")
+        self._check_scores()
         return prompts
+
+    def _check_scores(self) -> None:
+        if self.scores_text and self.suffix is not None:
+            raise bad_request("a text with a gap is not scored; drop `suffix` or `logprobs`", param="suffix")
+        if self.scores_echo:
+            check_whole("`echo` with `logprobs`", streams=self.format is not None)
+        elif self.max_tokens < 1:
+            raise bad_request(
+                f"`max_tokens` must be at least 1, got {self.max_tokens}; 0 goes with `echo` and `logprobs`",
+                param="max_tokens",
+            )
+        if self.max_tokens < 0:
+            raise bad_request(f"`max_tokens` must be at least 0, got {self.max_tokens}", param="max_tokens")
+        if self.max_tokens == 0 and self.choices > 1:
+            raise bad_request("`max_tokens` is 0, so all answers are the same; use `n` 1", param="n")
+        if self.max_tokens == 0 and self.logprobs_mode == "commit_pass":
+            raise bad_request("`max_tokens` is 0, so no pass commits anything; drop one", param="logprobs_mode")
+
+    @property
+    def scores_echo(self) -> bool:
+        """True if the prompt's log-probabilities are wanted."""
+        return self.echo and self.logprobs is not None
+
+    @property
+    def score_mode(self) -> ScoreMode | None:
+        """How finished text is to be scored; None: as the model does by itself, and the answer not at all."""
+        return score_mode(self.logprobs_mode, wanted=self.logprobs is not None, streams=self.format is not None)
+
+    @property
+    def scores_text(self) -> bool:
+        """True if any text is to be scored."""
+        return self.scores_echo or self.score_mode is not None
 
     @property
     def top(self) -> int:
@@ -77,6 +111,8 @@ class CompletionVoice:
     logprobs: int | None = None
     echoes: Sequence[str] = ()
     """Text of each prompt, where it is to stand before the answer."""
+    mode: LogprobsMode = "commit_pass"
+    """What the log-probabilities of the answers are."""
 
     def reply(self, choices: Sequence[Choice], usage: dict[str, Any]) -> dict[str, Any]:
         """The whole answer."""
@@ -106,5 +142,33 @@ class CompletionVoice:
         return self.echoes[choice.prompt] if self.echoes else ""
 
     def _part(self, choice: Choice, text: str, reason: str | None, tokens: Sequence[Token]) -> dict[str, Any]:
-        logs = None if self.logprobs is None else as_completion(tokens, self.logprobs, "commit_pass")
+        logs = None if self.logprobs is None else as_completion(tokens, self.logprobs, self.mode)
         return {"index": choice.index, "text": text, "finish_reason": reason, "logprobs": logs}
+
+
+@dataclass(frozen=True)
+class EchoVoice(CompletionVoice):
+    """How completions answer that say the log-probabilities of their prompts, too."""
+
+    scored: Sequence[Sequence[Token]] = ()
+    """The tokens of each prompt."""
+    echo_mode: ScoreMode = "causal"
+    """What their log-probabilities are."""
+
+    def reply(self, choices: Sequence[Choice], usage: dict[str, Any]) -> dict[str, Any]:
+        """The whole answers; where none were asked for, the prompts."""
+        parts = [
+            self._echoed(choice.index, choice.prompt, choice.answer.text, choice.answer.finish_reason, choice.tokens)
+            for choice in choices
+        ]
+        parts = parts or [self._echoed(prompt, prompt, "", "length", ()) for prompt in range(len(self.scored))]
+        return {**self.head, "object": "text_completion", "choices": parts, "usage": usage}
+
+    def _echoed(
+        self, index: int, prompt: int, text: str, reason: str | None, tokens: Sequence[Token]
+    ) -> dict[str, Any]:
+        echo = self.echoes[prompt]
+        behind = [replace(token, offset=token.offset + len(echo)) for token in tokens]
+        mode = self.mode if tokens else self.echo_mode
+        logs = as_completion([*self.scored[prompt], *behind], self.logprobs or 0, mode, self.echo_mode)
+        return {"index": index, "text": echo + text, "finish_reason": reason, "logprobs": logs}

@@ -15,6 +15,29 @@ LogprobsMode = Literal["commit_pass"] | ScoreMode
 LOWEST = -9999.0  # OpenAI's number for a probability of 0
 
 
+def score_mode(mode: LogprobsMode | None, *, wanted: bool, streams: bool) -> ScoreMode | None:
+    """How finished text is to be scored; None: not at all.
+
+    Args:
+        wanted: the request asks for log-probabilities.
+        streams: the answer is streamed, and finished text comes too late.
+    Raises:
+        ApiError: parameters contradict each other.
+    """
+    if mode is not None and not wanted:
+        raise bad_request("`logprobs_mode` goes with `logprobs`", param="logprobs_mode")
+    if mode is None or mode == "commit_pass":
+        return None
+    check_whole(f"`logprobs_mode` {mode!r}", streams=streams)
+    return mode
+
+
+def check_whole(what: str, *, streams: bool) -> None:
+    """Refuse to stream what is only known of a text that is complete."""
+    if streams:
+        raise bad_request(f"{what} scores complete text, which a stream is not; drop one", param="stream")
+
+
 def checked_top(top: int | None, param: str, *, wanted: bool) -> int:
     """How many alternatives to list per token."""
     if top is not None and not wanted:
@@ -43,14 +66,17 @@ def _named(text: str, logprob: float) -> dict[str, Any]:
     return {"token": text, "logprob": number(logprob), "bytes": list(text.encode()) if whole else None}
 
 
-def as_completion(tokens: Sequence[Token], top: int, mode: LogprobsMode) -> dict[str, Any]:
-    """Parallel lists; `logprobs_mode` says what the numbers are."""
+def as_completion(
+    tokens: Sequence[Token], top: int, mode: LogprobsMode, echo_mode: ScoreMode | None = None
+) -> dict[str, Any]:
+    """Parallel lists; `logprobs_mode` says what the numbers are, `echo_logprobs_mode` what those of an echo are."""
     return {
         "tokens": [token.text for token in tokens],
         "token_logprobs": [None if token.logprob is None else number(token.logprob) for token in tokens],
         "top_logprobs": [_by_text(token, top) for token in tokens] if top else None,
         "text_offset": [token.offset for token in tokens],
         "logprobs_mode": mode,
+        **({"echo_logprobs_mode": echo_mode} if echo_mode else {}),
     }
 
 
