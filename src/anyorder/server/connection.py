@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
+PING = b": ping\n\n"
 
 
 class ClientGone(Exception):
@@ -42,21 +43,46 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
+async def with_pings(frames: AsyncGenerator[bytes], every_s: float) -> AsyncGenerator[bytes]:
+    """The frames, and a comment whenever none came for `every_s`; the generator is closed in any case."""
+    async with aclosing(frames):
+        following: asyncio.Future[bytes | None] | None = None
+        try:
+            while True:
+                if following is None:
+                    following = asyncio.ensure_future(anext(frames, None))
+                if not (await asyncio.wait((following,), timeout=every_s))[0]:
+                    yield PING
+                    continue
+                frame, following = following.result(), None
+                if frame is None:
+                    return
+                yield frame
+        finally:
+            if following is not None:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+
+
 class EventStream(Response):
     """Server-sent events; the generator is closed whatever happens to the connection.
 
     Args:
         frames: the bytes of the events.
         timeout_s: how long the client may take to read one of them.
+        ping_s: seconds without an event after which a comment is sent.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: AsyncGenerator[bytes], *, timeout_s: float, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, frames: AsyncGenerator[bytes], *, timeout_s: float, ping_s: float, headers: Mapping[str, str]
+    ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no", **headers})
         del self.headers["content-length"]
         self.frames = frames
         self.timeout_s = timeout_s
+        self.ping_s = ping_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -65,7 +91,7 @@ class EventStream(Response):
             return  # nobody reads an error any more
 
     async def _send(self, send: Send) -> None:
-        async with aclosing(self.frames) as frames:
+        async with aclosing(with_pings(self.frames, self.ping_s)) as frames:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             async for frame in frames:
                 async with asyncio.timeout(self.timeout_s):

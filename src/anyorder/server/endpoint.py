@@ -136,8 +136,9 @@ async def whole(record: Record, reply: Reply, choices: Sequence[Choice]) -> Resp
 def streaming(record: Record, streamed: Streamed, choices: Sequence[Choice]) -> Response:
     """The answers as they come."""
     record.choices = choices
-    timeout_s = backend_of(record.request).settings.write_timeout_s
-    return EventStream(_recorded(streamed, choices, record), timeout_s=timeout_s, headers={})
+    settings = backend_of(record.request).settings
+    frames = _recorded(streamed, choices, record)
+    return EventStream(frames, timeout_s=settings.write_timeout_s, ping_s=settings.ping_s, headers={})
 
 
 async def _recorded(frames: Streamed, choices: Sequence[Choice], record: Record) -> AsyncGenerator[bytes]:

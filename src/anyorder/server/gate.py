@@ -13,6 +13,10 @@ from anyorder.server.limiter import Lease
 from anyorder.server.quota import Accounts, limit_headers
 from anyorder.server.settings import LOOPBACK, ServerSettings
 
+HEAD_BYTES = 64 << 10
+"""Longest head of a request."""
+HEADERS = 100
+"""Most headers of a request."""
 OPEN_PATHS = ("/health", "/ready")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -48,6 +52,7 @@ class Gate:
             await send(message)
 
         try:
+            _check_head(headers)
             self._check_host(headers)
             if scope["path"] not in OPEN_PATHS and scope["method"] != "OPTIONS":
                 lease = state["api_key"] = self.accounts.lease(headers.getlist("authorization"))
@@ -67,3 +72,11 @@ class Gate:
         name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
         if name and name not in LOOPBACK:
             raise ApiError(421, f"this server is {self.settings.host}, not {name[:200]!r}", code="wrong_host")
+
+
+def _check_head(headers: Headers) -> None:
+    """The protocol bounds what it waits for; what comes in one piece is measured here."""
+    size = sum(len(name) + len(value) + 4 for name, value in headers.raw)
+    if len(headers.raw) > HEADERS or size > HEAD_BYTES:
+        message = f"the request has {len(headers.raw)} headers of {size} bytes; it may have {HEADERS} of {HEAD_BYTES}"
+        raise ApiError(431, message, code="head_too_large")

@@ -12,6 +12,7 @@ import uvicorn
 
 from anyorder.params import DecodeParams
 from anyorder.server.app import make_app
+from anyorder.server.protocol import Config
 from anyorder.server.settings import ServerSettings
 from anyorder.serving import Service
 
@@ -48,21 +49,7 @@ def make_server(
         on_death()
         server.should_exit = True
 
-    server = Server(
-        uvicorn.Config(
-            make_app(service, settings, defaults, on_death=died),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            timeout_keep_alive=5,
-            timeout_graceful_shutdown=max(int(settings.drain_s), 1),
-            limit_concurrency=settings.max_connections,
-            h11_max_incomplete_event_size=64 << 10,
-            http="h11",
-            ws="none",
-        )
-    )
+    server = Server(Config(make_app(service, settings, defaults, on_death=died), settings))
     return server
 
 
