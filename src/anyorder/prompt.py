@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from anyorder.canvas import Hole
 from anyorder.errors import ModelError, ParameterError
 
 if TYPE_CHECKING:
+    from anyorder.models.chat import TemplateInputs
     from anyorder.models.loaded import LoadedModel
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
 Prompt = str | Sequence[int | str | Hole] | Sequence[Message]
 """Text to continue; token ids, text and holes in a row; or chat messages."""
 
 
-def encode_prompt(model: LoadedModel, prompt: Prompt) -> list[int | Hole]:
+def encode_prompt(model: LoadedModel, prompt: Prompt, inputs: TemplateInputs | None = None) -> list[int | Hole]:
     """Token ids and holes of a prompt.
 
     Text never becomes a control or mask token, whatever it says; only `Hole` marks slots to fill. At the beginning of
     plain text stands what the tokenizer puts there by itself: a BOS token, or nothing. Token ids are taken as they are:
     a mask id among them is a given token, not a hole.
 
+    Args:
+        inputs: tools and variables for the chat template, if the prompt is messages.
     Raises:
         ParameterError: the prompt is empty, of no known kind, or holds an id outside the vocabulary.
         ModelError: text was given and the model has no tokenizer.
@@ -34,7 +37,11 @@ def encode_prompt(model: LoadedModel, prompt: Prompt) -> list[int | Hole]:
     if isinstance(prompt, str):
         parts: list[int | Hole] = [*_tokenizer(model).encode_text(prompt, bos=True)]
     elif all(isinstance(part, Mapping) for part in prompt):
-        parts = [*_tokenizer(model).encode_chat([dict(m) for m in prompt if isinstance(m, Mapping)])]
+        messages = [dict(m) for m in prompt if isinstance(m, Mapping)]
+        tokenizer = _tokenizer(model)
+        parts = [
+            *(tokenizer.encode_chat(messages) if inputs is None else tokenizer.encode_chat(messages, inputs=inputs))
+        ]
     else:
         parts = [piece for index, part in enumerate(prompt) for piece in _encode_part(model, part, first=index == 0)]
     if not parts:

@@ -15,6 +15,7 @@ from tests.models.test_tokenizer import ADDED, CONTROL, STRINGS, TEXTS
 from tests.models.tiny_models import BYTES, write_bpe
 
 from anyorder.errors import ModelError, ParameterError
+from anyorder.models.chat import TemplateInputs
 from anyorder.models.tokenizer import Tokenizer, read_tokenizer
 
 CHATML = (
@@ -109,7 +110,7 @@ def test_one_control_string_in_one_message(chatml: Tokenizer) -> None:
         ([], "at least one message"),
         (
             [{"role": "wizard", "content": "a"}],
-            r"messages\[0\]: role must be one of system, user, assistant, got 'wizard'",
+            r"messages\[0\]: role must be one of system, user, assistant, tool, got 'wizard'",
         ),
         ([{"role": "user\n<|im_end|>", "content": "a"}], r"messages\[0\]: role must be"),
         ([{"role": "user", "content": None}], r"messages\[0\]: content must be a string, got None"),
@@ -121,6 +122,87 @@ def test_malformed_messages(chatml: Tokenizer, messages: list[dict[str, Any]], m
     with pytest.raises(ParameterError, match=message) as caught:
         chatml.encode_chat(messages)
     assert caught.value.param == "messages"
+
+
+TOOLED = (
+    "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content }}"
+    "{% for call in message.tool_calls or [] %}{{ call.function.name }}({{ call.function.arguments | tojson }})"
+    "{% endfor %}{{ '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+    "{% if thinking is defined and not thinking %}<think></think>{% endif %}{{ note or '' }}{% endif %}"
+)
+
+
+def tooled(text: str) -> tuple[list[dict[str, Any]], TemplateInputs]:
+    """A chat with a tool and a call of it, `text` in every place that a caller fills."""
+    tool = {"type": "function", "function": {"name": "f", "description": text, "parameters": {text: {"type": text}}}}
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {text: [text, 1]}}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "", "tool_calls": [call], "reasoning_content": text},
+        {"role": "tool", "content": text, "tool_call_id": "1", "name": "f"},
+    ]
+    return messages, TemplateInputs(tools=(tool,), variables={"note": text})
+
+
+@pytest.fixture(scope="module")
+def with_tools(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return read(tmp_path_factory.mktemp("tools"), TOOLED)
+
+
+def test_tools_calls_and_variables_reach_the_template(with_tools: Tokenizer) -> None:
+    messages, inputs = tooled("x y")
+    text = with_tools.decode(with_tools.encode_chat(messages, inputs=inputs), skip_special=False)
+    assert text.startswith('{"type": "function", "function": {"name": "f", "description": "x y"')
+    assert 'f({"x y": ["x y", 1]})' in text
+    assert text.endswith("<|im_start|>assistant\nx y")
+
+
+@given(text=TEXTS)
+def test_tools_and_calls_bring_no_control_tokens(with_tools: Tokenizer, text: str) -> None:
+    messages, inputs = tooled(text)
+    harmless, told = tooled("x")
+    ids, expected = (
+        with_tools.encode_chat(chat, inputs=given) for chat, given in ((messages, inputs), (harmless, told))
+    )
+    assert [token for token in ids if token in CONTROL] == [token for token in expected if token in CONTROL]
+
+
+def test_a_control_string_in_a_tool_arrives_as_text(with_tools: Tokenizer) -> None:
+    messages, inputs = tooled("a <|im_end|> b")
+    text = with_tools.decode(with_tools.encode_chat(messages, inputs=inputs), skip_special=False)
+    assert '"description": "a <|im_end|> b"' in text
+    assert text.count("<|im_end|>") == 3 + 7
+
+
+def test_how_an_answer_is_opened(with_tools: Tokenizer) -> None:
+    assert with_tools.answer_opening() == "<|im_start|>assistant\n"
+    off = TemplateInputs(variables={"thinking": False})
+    assert with_tools.answer_opening(off) == "<|im_start|>assistant\n<think></think>"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("colour", "reads no 'colour'"),
+        ("messages", "is set by the server"),
+        ("tools", "is set by the server"),
+        ("tokenize", "is set by the server"),
+        ("bos_token", "is set by the server"),
+        ("a b", "reads no 'a b'"),
+    ],
+)
+def test_variables_that_change_nothing_are_refused(with_tools: Tokenizer, name: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=message) as caught:
+        with_tools.encode_chat([{"role": "user", "content": "a"}], inputs=TemplateInputs(variables={name: 1}))
+    assert caught.value.param == name
+
+
+def test_special_tokens_may_be_shown(with_tools: Tokenizer) -> None:
+    ids = with_tools.encode_chat([{"role": "user", "content": "a"}])
+    start = with_tools.token_id("<|im_start|>")
+    assert start is not None
+    assert with_tools.decode(ids, shown=frozenset({start})) == "<|im_start|>user\na<|im_start|>assistant\n"
 
 
 def test_a_template_may_refuse(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from tokenizers import Tokenizer
@@ -16,24 +18,39 @@ from anyorder.errors import ParameterError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
+EXTRA = {"assistant": ("tool_calls", "reasoning_content"), "tool": ("name", "tool_call_id")}
+"""Role -> what its messages may hold besides role and content; the template decides what it reads."""
 PRIVATE_USE = range(0xE000, 0xF900)
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
 
 
-def check_messages(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Copies of the messages, reduced to role and content.
+@dataclass(frozen=True, kw_only=True)
+class TemplateInputs:
+    """What a chat template is given besides the messages."""
+
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Tools that may be called, as OpenAI's objects."""
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Variables of the template itself, as `enable_thinking`."""
+
+
+NOTHING = TemplateInputs()
+
+
+def check_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Copies of the messages.
 
     Raises:
-        ParameterError: no message, an unknown role, or a content that is no string.
+        ParameterError: no message, an unknown role, a content that is no string, or a field that its role has not.
     """
     if not messages:
         raise ParameterError("messages must hold at least one message", param="messages")
     return [_checked(number, message) for number, message in enumerate(messages)]
 
 
-def _checked(number: int, message: Message) -> dict[str, str]:
+def _checked(number: int, message: Message) -> dict[str, Any]:
     role, content = message.get("role"), message.get("content")
     if role not in ROLES:
         raise ParameterError(
@@ -41,47 +58,107 @@ def _checked(number: int, message: Message) -> dict[str, str]:
         )
     if not isinstance(content, str):
         raise ParameterError(f"messages[{number}]: content must be a string, got {content!r}", param="messages")
-    if extra := sorted(set(message) - {"role", "content"}):
-        raise ParameterError(f"messages[{number}]: unknown field {extra[0]!r}; known: role, content", param="messages")
-    return {"role": role, "content": content}
+    known = ("role", "content", *EXTRA.get(role, ()))
+    if extra := sorted(set(message) - set(known)):
+        raise ParameterError(
+            f"messages[{number}]: unknown field {extra[0]!r}; known: {', '.join(known)}", param="messages"
+        )
+    return dict(message)
 
 
-def render(template: str, messages: Sequence[Message], *, prompt: bool, named: Mapping[str, str]) -> str:
+def reads(template: str, name: str) -> bool:
+    """Does the template mention this variable?"""
+    return re.search(rf"\{{[{{%](?:(?![%}}]\}}).)*\b{re.escape(name)}\b", template, re.DOTALL) is not None
+
+
+def check_variables(template: str, variables: Mapping[str, Any], named: Mapping[str, str]) -> None:
+    """Refuse variables that the template does not read, and those that are not the caller's.
+
+    Raises:
+        ParameterError: its `param` is the variable.
+    """
+    for name in variables:
+        if name in _own_names() or name in named:
+            raise ParameterError(f"{name!r} is set by the server, not by a request", param=name)
+        if not name.isidentifier() or not reads(template, name):
+            raise ParameterError(f"the model's chat template reads no {name[:80]!r}; leave it out", param=name)
+
+
+@cache
+def _own_names() -> frozenset[str]:
+    """Names that mean something to the renderer or are always given."""
+    from transformers import PreTrainedTokenizerFast
+
+    taken = inspect.signature(PreTrainedTokenizerFast.apply_chat_template).parameters
+    return frozenset({*taken, "messages", "raise_exception", "strftime_now"})
+
+
+def render(
+    template: str,
+    messages: Sequence[Message],
+    *,
+    prompt: bool,
+    named: Mapping[str, str],
+    inputs: TemplateInputs = NOTHING,
+) -> str:
     """The chat as text.
 
     Args:
         prompt: end with the opening of the assistant's turn.
         named: `bos_token` and so on, which templates refer to.
+        inputs: what else the template reads; `check_variables` comes first.
     Raises:
         ParameterError: the template rejects these messages.
     """
     renderer = _renderer(template, tuple(sorted(named.items())))
     conversation = [dict(message) for message in messages]
+    tools: Any = [dict(tool) for tool in inputs.tools] or None
     try:
-        text = renderer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=prompt)
-    except jinja2.TemplateError as error:
+        text = renderer.apply_chat_template(
+            conversation, tools=tools, tokenize=False, add_generation_prompt=prompt, **inputs.variables
+        )
+    except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
         raise ParameterError(f"the model's chat template rejects the messages: {error}", param="messages") from None
     return str(text)
 
 
 def fenced(
-    template: str, messages: Sequence[Message], *, prompt: bool, named: Mapping[str, str]
+    template: str,
+    messages: Sequence[Message],
+    *,
+    prompt: bool,
+    named: Mapping[str, str],
+    inputs: TemplateInputs = NOTHING,
+    control: Sequence[str] = (),
 ) -> list[tuple[bool, str]]:
-    """The chat as pieces: (True, text of the template) and (False, text of a message), in order.
+    """The chat as pieces: (True, text of the template) and (False, text of the caller), in order.
 
     Each content is rendered as a placeholder, its outer blanks left in place so that trimming templates still work.
+    In everything else the caller wrote, strings of `control` tokens are marked: templates may write it as JSON, which
+    leaves these strings as they are.
     """
-    fence = _unused_character(template, messages)
+    fence, mark = _unused_characters(template, messages, inputs)
+    marked = _marker(control, mark)
     cores = [message["content"].strip() for message in messages]
     held = [
-        _held(message, core, f"{fence}{index}{fence}")
-        for index, (message, core) in enumerate(zip(messages, cores, strict=True))
+        _held({**marked(message), "role": message["role"], "content": message["content"]}, core, f"{fence}{n}{fence}")
+        for n, (message, core) in enumerate(zip(messages, cores, strict=True))
     ]
-    parts = re.split(f"{fence}(\\d+){fence}", render(template, held, prompt=prompt, named=named))
-    pieces = [(True, part) if place % 2 == 0 else (False, cores[int(part)]) for place, part in enumerate(parts)]
-    if any(fence in text for own, text in pieces if own):
+    told = TemplateInputs(tools=tuple(marked(tool) for tool in inputs.tools), variables=marked(dict(inputs.variables)))
+    text = render(template, held, prompt=prompt, named=named, inputs=told)
+    parts = re.split(f"{fence}(\\d+){fence}", text)
+    pieces: list[tuple[bool, str]] = []
+    for place, part in enumerate(parts):
+        own = re.split(f"{mark}(.*?){mark}", part) if place % 2 == 0 else ["", cores[int(part)]]
+        pieces += [(inner % 2 == 0, piece) for inner, piece in enumerate(own)]
+    if any(fence in text or mark in text for own, text in pieces if own):
         raise ParameterError("the model's chat template cuts messages apart; use a plain prompt", param="messages")
     return [(own, text) for own, text in pieces if text]
+
+
+def spells(value: Any, control: Sequence[str]) -> bool:
+    """Does a text anywhere in this value hold the string of a control token?"""
+    return any(string in text for text in _texts(value) for string in control)
 
 
 def _held(message: Message, core: str, placeholder: str) -> Message:
@@ -89,9 +166,46 @@ def _held(message: Message, core: str, placeholder: str) -> Message:
     return {**message, "content": message["content"].replace(core, placeholder, 1)} if core else message
 
 
-def _unused_character(template: str, messages: Sequence[Message]) -> str:
-    used = set(template).union(*(message["content"] for message in messages))
-    return next(chr(code) for code in PRIVATE_USE if chr(code) not in used)
+def _marker(control: Sequence[str], mark: str) -> Callable[[Any], Any]:
+    """A function that puts `mark` around every string of a control token in a JSON value."""
+    if not control:
+        return lambda value: value
+    pattern = re.compile("|".join(re.escape(string) for string in sorted(control, key=len, reverse=True)))
+
+    def marked(value: Any) -> Any:
+        match value:
+            case str():
+                return pattern.sub(lambda found: f"{mark}{found[0]}{mark}", value)
+            case Mapping():
+                return {marked(key): marked(part) for key, part in value.items()}
+            case list() | tuple():
+                return [marked(part) for part in value]
+            case _:
+                return value
+
+    return marked
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every string of a JSON value, names of fields included."""
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for key, part in value.items():
+                yield from _texts(key)
+                yield from _texts(part)
+        case list() | tuple():
+            for part in value:
+                yield from _texts(part)
+        case _:
+            pass
+
+
+def _unused_characters(template: str, messages: Sequence[Message], inputs: TemplateInputs) -> tuple[str, str]:
+    used = set(template).union(*_texts([messages, inputs.tools, inputs.variables]))
+    unused = (chr(code) for code in PRIVATE_USE if chr(code) not in used)
+    return next(unused), next(unused)
 
 
 @cache

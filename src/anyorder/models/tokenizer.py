@@ -48,34 +48,69 @@ class Tokenizer:
             ids = self._without_control(text)
         return [*self._opening, *ids] if bos else ids
 
-    def encode_chat(self, messages: Sequence[chat.Message], *, add_generation_prompt: bool = True) -> list[int]:
-        """A conversation to ids: control tokens come from the chat template, never from the contents.
+    def encode_chat(
+        self,
+        messages: Sequence[chat.Message],
+        *,
+        add_generation_prompt: bool = True,
+        inputs: chat.TemplateInputs = chat.NOTHING,
+    ) -> list[int]:
+        """A conversation to ids: control tokens come from the chat template, never from what the caller wrote.
 
         Args:
-            messages: each with `role` (system, user, assistant) and `content`.
+            messages: each with `role` (system, user, assistant, tool) and `content`.
             add_generation_prompt: end with the opening of the assistant's turn.
+            inputs: tools and variables for the template.
         Raises:
-            ParameterError: the messages are malformed or the template rejects them.
+            ParameterError: the messages are malformed, the template rejects them, or it reads no such variable.
             ModelError: the checkpoint has no chat template.
         """
         template = self.files.chat_template
         if template is None:
             raise ModelError("this checkpoint has no chat template; give it a plain prompt instead of messages")
-        checked = chat.check_messages(messages)
-        named = self.files.named
-        pieces = chat.fenced(template, checked, prompt=add_generation_prompt, named=named)
+        checked, named = chat.check_messages(messages), self.files.named
+        chat.check_variables(template, inputs.variables, named)
+        pieces = chat.fenced(
+            template, checked, prompt=add_generation_prompt, named=named, inputs=inputs, control=self._control_strings
+        )
         # the tokenizer's own encoding of the whole is kept if exactly the template's control tokens come out of it:
         # encoding the pieces alone would lose merges across their seams
-        if all(self._control.isdisjoint(self._own(message["content"])) for message in checked):
-            ids = self._own(chat.render(template, checked, prompt=add_generation_prompt, named=named))
+        written = [checked, inputs.tools, inputs.variables]
+        harmless = not chat.spells(written, self._control_strings)
+        if harmless and all(self._control.isdisjoint(self._own(message["content"])) for message in checked):
+            text = chat.render(template, checked, prompt=add_generation_prompt, named=named, inputs=inputs)
+            ids = self._own(text)
             if self._controls(ids) == [
                 token for own, text in pieces if own for token in self._controls(self._own(text))
             ]:
                 return ids
         return [token for own, text in pieces for token in (self._own(text) if own else self.encode_text(text))]
 
-    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
-        """Ids to text; rows of the embedding table behind the vocabulary decode to nothing."""
+    def answer_opening(self, inputs: chat.TemplateInputs = chat.NOTHING) -> str:
+        """What the chat template writes to open the assistant's turn.
+
+        Errors: as `encode_chat`.
+        """
+        template = self.files.chat_template
+        if template is None:
+            raise ModelError("this checkpoint has no chat template; give it a plain prompt instead of messages")
+        chat.check_variables(template, inputs.variables, self.files.named)
+        probe = [{"role": "user", "content": "?"}]
+        told = chat.TemplateInputs(variables=inputs.variables)
+        closed, opened = (
+            chat.render(template, probe, prompt=prompt, named=self.files.named, inputs=told) for prompt in (False, True)
+        )
+        return opened.removeprefix(closed)
+
+    def decode(self, ids: Sequence[int], *, skip_special: bool = True, shown: frozenset[int] = frozenset()) -> str:
+        """Ids to text; rows of the embedding table behind the vocabulary decode to nothing.
+
+        Args:
+            shown: special tokens that are not skipped.
+        """
+        if skip_special and shown:
+            kept = [token for token in ids if token in shown or token not in self._special]
+            return self._backend.decode(kept, skip_special_tokens=False)
         return self._backend.decode(ids, skip_special_tokens=skip_special)
 
     def token_id(self, token: str) -> int | None:
@@ -95,6 +130,11 @@ class Tokenizer:
     def has_chat_template(self) -> bool:
         return self.files.chat_template is not None
 
+    @property
+    def chat_template(self) -> str | None:
+        """Its source, None when the checkpoint has none."""
+        return self.files.chat_template
+
     def is_control(self, token_id: int) -> bool:
         """Can this id only come from a template or the engine, never from a user's text?"""
         return token_id in self._control
@@ -113,6 +153,16 @@ class Tokenizer:
         added = self._backend.get_added_tokens_decoder()
         control = {index for index, token in added.items() if token.special or token.content.strip()}
         return frozenset(control.difference(self._own(UNASSIGNED)))  # the unknown token, where the vocabulary uses one
+
+    @cached_property
+    def _control_strings(self) -> tuple[str, ...]:
+        return tuple(string for token in sorted(self._control) if (string := self.token(token)))
+
+    @cached_property
+    def _special(self) -> frozenset[int]:
+        """Added tokens that decoding skips."""
+        added = self._backend.get_added_tokens_decoder()
+        return frozenset(index for index, token in added.items() if token.special)
 
     def _without_control(self, text: str) -> list[int]:
         """Encode as if no token had been added to the vocabulary."""
