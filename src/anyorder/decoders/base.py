@@ -75,6 +75,10 @@ class Decoder(Protocol):
         """Before the first pass: one more pass computed the columns up to `stored`; it counts as the request's."""
         ...
 
+    def forget(self) -> None:
+        """Nothing is stored any more; before its next pass the caller computes what was. Exact caches only."""
+        ...
+
 
 class DecoderBase:
     """The bookkeeping that all decoders share."""
@@ -119,6 +123,10 @@ class DecoderBase:
         self.extra_passes += 1
         self.resume(stored)
 
+    def forget(self) -> None:
+        """See `Decoder.forget`."""
+        self.stored = 0
+
     def feed(self, start: int, end: int) -> Tensor:
         """[end - start] ids of the canvas, continued with masks where a block reaches beyond it."""
         ids = self.canvas.ids[start:end]
@@ -152,10 +160,7 @@ class DecoderBase:
         Raises:
             ModelError: the network computed nan.
         """
-        if bool(decision[1].isnan().any()):
-            raise ModelError(
-                "the model's logits are nan: its weights are damaged, or its numbers overflow; try dtype 'float32'"
-            )
+        check(decision)
         chosen = decision[2] > 0
         pass_index, self.passes = self.passes, self.passes + 1
         if not bool(chosen.any()):
@@ -181,6 +186,14 @@ class DecoderBase:
         """Close the request."""
         self.finished = reason
         return [Finished(self.canvas.request, reason, self.passes, self.positions)]
+
+
+def check(decision: Tensor) -> None:
+    """Raise ModelError if the network computed nan."""
+    if bool(decision[1].isnan().any()):
+        raise ModelError(
+            "the model's logits are nan: its weights are damaged, or its numbers overflow; try dtype 'float32'"
+        )
 
 
 def alternatives(rows: Tensor, impossible: float = 0.0) -> tuple[tuple[tuple[int, float], ...], ...]:

@@ -61,6 +61,11 @@ class SpeculativeDecoder(DecoderBase):
         self.masks = Masks()
         self.forecasts: tuple[Forecast, ...] = ()
 
+    def forget(self) -> None:
+        """See `Decoder.forget`; what is computed anew lies in its place."""
+        super().forget()
+        self.moved = None
+
     def plan(self) -> list[Window]:
         """The columns up to the next slot, the draft and the masks behind them; a row for the next slot and for every
         draft and mask."""

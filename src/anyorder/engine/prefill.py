@@ -14,7 +14,8 @@ from anyorder.window import Attention, Window
 class Prefill:
     """How a prompt is computed in chunks. Exact where a finished column does not depend on what stands behind it.
 
-    The decoder's own first pass computes the last chunk; its logits are wanted.
+    The decoder's own first pass computes the last chunk; its logits are wanted. With `whole` chunks compute all
+    columns: they were computed before, and lost.
     """
 
     attention: Attention
@@ -22,7 +23,8 @@ class Prefill:
     chunk: int
     """Columns per pass; a multiple of `block_length`."""
     columns: int
-    """Leading columns of the prompt without a hole."""
+    """Leading columns of the prompt without a hole; with `whole`, those that were lost."""
+    whole: bool = False
 
     def tokens(self, stored: int) -> int:
         """Columns of the prompt that the next pass computes."""
@@ -31,9 +33,9 @@ class Prefill:
     def window(self, decoder: Decoder) -> Window | None:
         """The next chunk, or None where the decoder goes on by itself."""
         start = decoder.stored
-        if self.columns - start <= self.chunk:
+        if self.columns - start <= (0 if self.whole else self.chunk):
             return None
-        end = start + self.chunk
+        end = min(start + self.chunk, self.columns)
         return Window(
             ids=decoder.canvas.ids[start:end],
             start=start,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -21,7 +21,8 @@ class Sequence:
     Attributes:
         storage: None when no pass of the request reads stored columns.
         measure_drift: compute every cached denoising pass a second time without cache.
-        prefill: compute the prompt in chunks; None: in one go. None as well when the decoder has taken over.
+        prefill: compute the prompt, or what was lost, in chunks; None: in one go, or the decoder has taken
+            over.
         failure: what went wrong, in an engine that goes on without the request.
     """
 
@@ -60,6 +61,17 @@ class Sequence:
             return []
         self.prefill = None
         return self.decoder.apply(decision)
+
+    def lose(self, reread: Prefill) -> None:
+        """Give up the storage between two passes; with the next one the sequence goes on where it was.
+
+        Args:
+            reread: how the columns that a decoder had stored are computed again; it says its chunks.
+        """
+        if self.prefill is None:
+            self.prefill = replace(reread, columns=self.decoder.stored, whole=True)
+        self.decoder.forget()
+        self.storage = None
 
     def measures(self, plan: list[Window]) -> bool:
         """True if the drift of this pass is wanted and there is any to measure."""

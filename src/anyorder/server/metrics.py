@@ -32,6 +32,7 @@ _COUNTERS = {
     "prompt_tokens": "Prompt tokens of requests that began to run",
     "cached_tokens": "Those of them that the prefix cache had",
     "prefix_hits": "Requests that found something in the prefix cache",
+    "evicted": "Evictions of running requests from memory, for more urgent ones",
     "engine_failures": "Failures of the engine",
 }
 

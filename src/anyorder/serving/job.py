@@ -50,8 +50,16 @@ class Job:
     lease: Lease | None = None
     kept: bool = False
     """Its prompt is computed, and kept if there is room."""
+    evicted: bool = False
+    """Its memory was lent to a more urgent one, at least once."""
     leader: Job | None = None
     """Computes most of the same prompt, so this one waits for it."""
+
+    @property
+    def known_ids(self) -> list[int]:
+        """The prompt up to its first hole; after an eviction all that was stored, and one more."""
+        reread = self.sequence.prefill if self.sequence else None
+        return self.decoder.canvas.ids[: reread.columns + 1].tolist() if reread and reread.whole else self.ids
 
     def prefill(self, most: int) -> Prefill | None:
         """Chunks of at most `most` columns, or of one block; None where finished columns are not exact, and for a text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from anyorder.errors import ParameterError
 from anyorder.runner import Runner
 from anyorder.serving.job import Job
@@ -46,6 +48,10 @@ class KVMemory:
             job.lease = self.pool.take(job.columns)
         return job.lease is not None or not job.columns
 
+    def fits(self, job: Job, without: Iterable[Job]) -> bool:
+        """True if a job would have room were it not for what some others hold."""
+        return self.pool.fits(job.columns, [other.lease for other in without if other.lease is not None])
+
     def give(self, job: Job) -> None:
         """Free what a job holds."""
         if job.lease is not None:
@@ -57,7 +63,7 @@ class KVMemory:
         if job.prefix is None or job.lease is None:
             return 0
         block = job.params.block_length or 1
-        columns = self.prefixes.restore(job.lease.storage, job.ids, job.prefix, salt=job.work.salt, block=block)
+        columns = self.prefixes.restore(job.lease.storage, job.known_ids, job.prefix, salt=job.work.salt, block=block)
         if columns > job.decoder.stored:
             job.decoder.resume(columns)
         return job.decoder.stored

@@ -44,6 +44,8 @@ class Metrics:
     """Requests whose deadline came first."""
     failed: int = 0
     """Requests that failed in the engine, or with it."""
+    evicted: int = 0
+    """How often a running request gave its memory to a more urgent one, to read again later what it had."""
     engine_failures: int = 0
     """How often the engine as a whole failed."""
     queued_s: float = 0.0

@@ -40,6 +40,10 @@ class FairQueue:
         job.turn = max(*turns, self._taken.get(line, -1), self._round.get(line[0], 0) - 1) + 1
         self._jobs.append(job)
 
+    def put_back(self, job: Job) -> None:
+        """Let a job wait again that had its turn: it goes first of those like it."""
+        self._jobs.append(job)
+
     @property
     def first(self) -> Job | None:
         """Whose turn it is. It goes in place of the one of its priority that was due first, and is due like that."""

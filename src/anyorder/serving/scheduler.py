@@ -12,6 +12,7 @@ from anyorder.engine.sequence import Sequence
 from anyorder.errors import AnyorderError, Cancelled, ContextError, DeadlineExceeded, EngineFailed, ServingError
 from anyorder.events import Committed, Event
 from anyorder.runner import Runner
+from anyorder.serving.eviction import victims
 from anyorder.serving.job import Job
 from anyorder.serving.memory import KVMemory
 from anyorder.serving.metrics import Metrics
@@ -33,7 +34,8 @@ class Scheduler:
     for a smaller one.
 
     Where more jobs are there than share a pass, those go first that are due first. So an urgent job that finds memory
-    takes part in the next pass, and the least urgent one rests meanwhile. Nobody rests for ever: see `queue.order`.
+    takes part in the next pass, and the least urgent one rests meanwhile. If it finds none, the most patient ones give
+    it theirs and wait again: see `eviction`. Nobody rests or waits for ever: see `queue.order`.
 
     Args:
         clock: seconds since some fixed point.
@@ -120,11 +122,37 @@ class Scheduler:
         ahead = [other for other in self.running.values() if order(other) < order(job)]
         tokens = sum(other.pass_tokens for other in ahead) + job.pass_tokens
         shares = len(ahead) < self.settings.max_running and tokens <= self.settings.pass_tokens
-        return shares and self.memory.take(job)
+        return shares and (self.memory.take(job) or self._take_from_others(job))
+
+    def _take_from_others(self, job: Job) -> bool:
+        """Take the memory of more patient jobs, which wait again; False if there is too little of it."""
+        evicted = victims(job, self.running.values(), self.memory)
+        for other in evicted:
+            self._evict(other)
+        return bool(evicted) and self.memory.take(job)
+
+    def _evict(self, job: Job) -> None:
+        """Let a job wait for memory again; what it has stored is kept for it as long as there is room for that."""
+        sequence, reread = job.sequence, job.prefill(self.settings.prefill_tokens)
+        assert sequence is not None
+        assert reread is not None
+        self.memory.keep(job, job.decoder.stored)
+        sequence.lose(reread)
+        self.memory.give(job)
+        self.engine.remove(sequence)
+        del self.running[job.number]
+        job.evicted = True
+        self.metrics.evicted += 1
+        self.queue.put_back(job)
 
     def _admit(self, job: Job) -> None:
         self.running[job.number] = job
         storage = job.lease.storage if job.lease else None
+        if job.sequence is not None:
+            job.sequence.storage = storage
+            self.engine.sequences.append(job.sequence)
+            self._restore(job)
+            return
         prefill = job.prefill(self.settings.prefill_tokens)
         job.sequence = Sequence(job.decoder, storage, job.params.measure_drift, prefill=prefill)
         job.ticket.timing.queued_s = self._since(job)
@@ -135,7 +163,9 @@ class Scheduler:
 
     def _restore(self, job: Job) -> None:
         """Take over what others computed of a prompt, and see whether somebody is about to compute more."""
-        self.metrics.restored(job.ticket, self.memory.restore(job))
+        restored = self.memory.restore(job)
+        if not job.evicted:  # what it had computed itself is no gift of others
+            self.metrics.restored(job.ticket, restored)
         stored = job.decoder.stored
         reading = (o for o in self.running.values() if not o.kept and order(o) < order(job))
         job.leader = next(
@@ -193,8 +223,7 @@ class Scheduler:
 
     def _end(self, job: Job, error: ServingError | None) -> None:
         """Free what a job holds and close its ticket."""
-        self.running.pop(job.number, None)
-        if job.sequence is not None:
+        if self.running.pop(job.number, None) is not None and job.sequence is not None:
             self.engine.remove(job.sequence)
         self.memory.give(job)
         self._close(job, error)
