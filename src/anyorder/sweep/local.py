@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -12,9 +12,9 @@ from anyorder.canvas import Hole
 from anyorder.errors import ParameterError
 from anyorder.models.loaded import LoadedModel
 from anyorder.params import DecodeParams
-from anyorder.prompt import encode_prompt
+from anyorder.prompt import Prompt, encode_prompt
 from anyorder.sweep.answer import Answer
-from anyorder.sweep.items import Item
+from anyorder.sweep.items import Gap, Item
 from anyorder.sweep.settings import Setting
 
 
@@ -24,6 +24,7 @@ class LocalSubject:
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
         self.name = model.source
+        self._prompts: dict[str, list[int | Hole]] = {}  # item -> what the model reads
 
     def identity(self) -> dict[str, Any]:
         """Weights, number format and machine."""
@@ -68,10 +69,18 @@ class LocalSubject:
         return EventStream(self.model, [self._encoded(item)], params, samples=[sample])
 
     def _encoded(self, item: Item) -> list[int | Hole]:
-        tokenizer = self.model.tokenizer
-        if isinstance(item.prompt, str) and tokenizer is not None and tokenizer.has_chat_template:
-            return encode_prompt(self.model, [{"role": "user", "content": item.prompt}])
-        return encode_prompt(self.model, item.prompt)
+        if item.id not in self._prompts:
+            self._prompts[item.id] = self._encode(item)
+        return self._prompts[item.id]
+
+    def _encode(self, item: Item) -> list[int | Hole]:
+        tokenizer, prompt = self.model.tokenizer, item.prompt
+        if isinstance(prompt, str) and tokenizer is not None and tokenizer.has_chat_template:
+            return encode_prompt(self.model, [{"role": "user", "content": prompt}])
+        if isinstance(prompt, str) or tokenizer is None:
+            return encode_prompt(self.model, cast(Prompt, prompt))
+        parts = [Hole(len(tokenizer.encode_text(p.text))) if isinstance(p, Gap) else p for p in prompt]
+        return encode_prompt(self.model, cast(Prompt, parts))
 
 
 def fingerprint(model: LoadedModel) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from anyorder.errors import DataError, ParameterError
 from anyorder.params import did_you_mean
+from anyorder.sweep.code import code
 from anyorder.sweep.graders import GRADERS, agreement
 from anyorder.sweep.items import Item, Task
+from anyorder.sweep.sandbox import check_machine
 
-CHECKS = tuple(GRADERS)
+CHECKS = (*GRADERS, "code")
 """How an answer can be compared with a reference."""
 
 
@@ -23,7 +25,7 @@ def task_of(name: str, items: Sequence[Item], check: str | None) -> Task:
         ParameterError: the check is unknown, or there is nothing to check against.
         DataError: some prompts have references and some have none, or one cannot be read.
     """
-    if check is not None and check not in GRADERS:
+    if check is not None and check not in CHECKS:
         raise ParameterError(f"unknown check {check!r}{did_you_mean(check, list(CHECKS))}", param="check")
     without = [item.id for item in items if not item.references]
     if len(without) == len(items):
@@ -36,7 +38,9 @@ def task_of(name: str, items: Sequence[Item], check: str | None) -> Task:
         raise DataError(f'{name}: prompt {without[0]!r} has no "reference" and others have one; add it')
     check = check or "contains"
     _check_references(name, items, check)
-    return Task(name=name, items=items, grader=GRADERS[check], grading=check)
+    if check == "code":
+        check_machine()
+    return Task(name=name, items=items, grader=code if check == "code" else GRADERS[check], grading=check)
 
 
 def _check_references(name: str, items: Sequence[Item], check: str) -> None:
@@ -57,4 +61,9 @@ def _fault(reference: str, check: str) -> str | None:
             re.compile(reference)
         except re.error as error:
             return f"is no regular expression ({error}); mend it"
+    if check == "code":
+        try:
+            compile(reference, "reference", "exec")
+        except (SyntaxError, ValueError) as error:
+            return f"is no Python ({error}); mend it"
     return None
