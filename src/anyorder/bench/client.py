@@ -58,12 +58,13 @@ def connect(target: Target) -> httpx2.AsyncClient:
 
 
 class Failed(Exception):
-    """A request without an answer: its kind, and what the server said."""
+    """A request without an answer: its kind, what the server said, and when it wants to be asked again, in seconds."""
 
-    def __init__(self, kind: str, detail: str = "") -> None:
+    def __init__(self, kind: str, detail: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(kind)
         self.kind = kind
         self.detail = detail[:_DETAIL]
+        self.retry_after_s = retry_after_s
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Sender:
         failure: Failed | None = None
         try:
             async with asyncio.timeout(self.timeout_s):
-                await self._follow(ask, reading)
+                await self.follow(ask, reading)
         except TimeoutError:
             failure = Failed("timeout", f"not answered within {self.timeout_s:g} s")
         except Failed as error:
@@ -117,13 +118,19 @@ class Sender:
             **usage_figures(reading.usage),
         )
 
-    async def _follow(self, ask: Ask, reading: Reading) -> None:
+    async def follow(self, ask: Ask, reading: Reading) -> None:
+        """Send a request and let `reading` take its stream, to its end.
+
+        Raises:
+            Failed: it was not answered, or not to its end.
+        """
         import httpx2
 
         try:
             async with self.http.stream("POST", PATHS[self.surface].lstrip("/"), json=ask.body) as response:
                 if response.status_code != 200:
-                    raise Failed(f"http_{response.status_code}", _told(await response.aread()))
+                    told = _told(await response.aread())
+                    raise Failed(f"http_{response.status_code}", told, _seconds(response.headers.get("retry-after")))
                 async for line in response.aiter_lines():
                     reading.line(line, self.clock)
         except httpx2.HTTPError as error:
@@ -138,6 +145,8 @@ class Reading:
 
     times: list[float] = field(default_factory=list[float])
     """Of the pieces of its text."""
+    texts: list[str] = field(default_factory=list[str])
+    """The pieces of the answer itself, without reasoning."""
     finish_reason: str | None = None
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
     begun: bool = False
@@ -162,7 +171,10 @@ class Reading:
             raise Failed("garbage", data) from None
         if not isinstance(chunk, dict):
             raise Failed("garbage", data)
-        self._chunk(chunk, clock)
+        try:
+            self._chunk(chunk, clock)
+        except (AttributeError, TypeError):  # not the kinds of values that belong there
+            raise Failed("garbage", data) from None
 
     def _chunk(self, chunk: dict[str, Any], clock: Callable[[], float]) -> None:
         if chunk.get("error"):
@@ -171,6 +183,7 @@ class Reading:
         for choice in chunk.get("choices") or ():
             if has_text(choice):
                 self.times.append(clock())
+            self.texts.append(text_of(choice))
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
 
 
@@ -178,6 +191,12 @@ def has_text(choice: dict[str, Any]) -> bool:
     """True if a chunk's choice brings something to read: text, reasoning, or a part of a tool call. A role is none."""
     delta = choice.get("delta") or choice
     return any(delta.get(name) for name in ("content", "text", "reasoning_content", "reasoning", "tool_calls"))
+
+
+def text_of(choice: dict[str, Any]) -> str:
+    """What a chunk's choice adds to the answer; "" for reasoning, tool calls and roles."""
+    delta = choice.get("delta") or choice
+    return "" + (delta.get("content") or delta.get("text") or "")
 
 
 def usage_figures(usage: dict[str, Any]) -> dict[str, Any]:
@@ -198,6 +217,14 @@ def _told(body: bytes) -> str:
         return _said(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
         return body.decode(errors="replace")
+
+
+def _seconds(header: str | None) -> float | None:
+    """Of a header retry-after; one with a date is not read."""
+    try:
+        return max(0.0, float(header or ""))
+    except ValueError:
+        return None
 
 
 def _said(error: Any) -> str:
