@@ -22,7 +22,7 @@ from tests.test_docs import PAGES, ROOT, blocks_of
 from anyorder import errors, events, generation
 from anyorder import params as params_module
 from anyorder.cache.schemes import SCHEMES
-from anyorder.cli import batch, chat, convert, flags, measure, reference, selftext, train
+from anyorder.cli import batch, bench_flags, chat, convert, flags, measure, reference, selftext, train
 from anyorder.cli import generate as generate_command
 from anyorder.cli import inspect as inspect_command
 from anyorder.models.families import FAMILIES, LATER
@@ -169,9 +169,15 @@ def refused(parameters: Mapping[str, Neutral]) -> Callable[[], str]:
 
 
 def event_types() -> str:
+    def below(kind: type[events.Event]) -> Iterable[type[events.Event]]:
+        for child in kind.__subclasses__():
+            yield child
+            yield from below(child)
+
     rows = (
         (code(event.__name__), code(*(f.name for f in dataclasses.fields(event))), _summary(event))
-        for event in {kind.__name__: kind for kind in events.Event.__subclasses__()}.values()  # slots make two of each
+        for event in {kind.__name__: kind for kind in below(events.Event)}.values()  # slots make two of each
+        if not event.__subclasses__()
     )
     return table("event", "fields", "meaning", rows=rows)
 
@@ -306,6 +312,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "load_flags": flag_table(flags.LOAD_FLAGS),
     "generate_flags": flag_table(generate_command.ASK_FLAGS, generate_command.SHOW_FLAGS),
     "batch_flags": flag_table(batch.BATCH_FLAGS),
+    "bench_flags": flag_table(bench_flags.BENCH_FLAGS),
     "chat_flags": flag_table(chat.CHAT_FLAGS),
     "inspect_flags": flag_table(inspect_command.INSPECT_FLAGS),
     "selftext_flags": flag_table(selftext.SELFTEXT_FLAGS),

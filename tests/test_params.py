@@ -49,6 +49,16 @@ WRONG: list[tuple[str, list[Any], str]] = [
     ("eps", [0, 1, -1, NAN], "`eps` must be in (0, 1); 0.001 is the published default, got {!r}"),
     ("block_length", [0, 2.0, "8"], "`block_length` must be a whole number of at least 1, got {!r}"),
     ("sub_block_length", [0, 2.0], "`sub_block_length` must be a whole number of at least 1, got {!r}"),
+    (
+        "edit_threshold",
+        [-0.1, 1.1, NAN, "0.5", True],
+        "`edit_threshold` must be in [0, 1]; 0.5 is published for LLaDA2.1, got {!r}",
+    ),
+    (
+        "edit_passes",
+        [-1, 1.0, "2"],
+        "`edit_passes` must be a whole number of at least 0; 16 is the published default, got {!r}",
+    ),
     ("max_new_tokens", [-1, 1.0, None, "9"], "`max_new_tokens` must be a whole number of at least 0, got {!r}"),
     ("temperature", [-1, 1e-4, 1e4, NAN, None, "1"], "`temperature` must be 0, or from 0.001 to 1000, got {!r}"),
     ("top_p", [0, 1.1, -0.5, NAN], "`top_p` must be in (0, 1], got {!r}"),
@@ -111,6 +121,10 @@ def test_what_a_collection_holds_is_checked(fields: dict[str, Any], text: str) -
         (
             {"block_length": 8, "sub_block_length": 3},
             "`sub_block_length` 3 does not divide `block_length` 8; use a divisor",
+        ),
+        (
+            {"edit_passes": 3},
+            "`edit_passes` is about edits, which `edit_threshold` switches on; give it, or drop this",
         ),
         (
             {"policy": "entropy_bound", "threshold": 0.5},

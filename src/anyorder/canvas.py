@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from anyorder.errors import ParameterError
-from anyorder.events import Committed, Opened
+from anyorder.events import Committed, Opened, Remasked, Revised
 
 NO_MASK = -1  # stands in open slots of a model without a mask token; it is never fed
 
@@ -120,6 +120,11 @@ class Canvas:
         """[L] bool, True where the caller wrote the token."""
         return ~self.open & (self.commit_pass < 0)
 
+    @property
+    def committed(self) -> Tensor:
+        """[L] bool, True where a pass decided the token."""
+        return self.commit_pass >= 0
+
     def commit(self, slots: Tensor, ids: Tensor, confidence: Tensor, pass_index: int) -> Committed:
         """Decide open slots.
 
@@ -129,13 +134,30 @@ class Canvas:
             confidence: [n] float.
         """
         assert bool(self.open[slots].all()), "a decoder committed a slot that is not open"
+        return Committed(self.request, pass_index, *self._write(slots, ids, confidence, pass_index))
+
+    def revise(self, slots: Tensor, ids: Tensor, confidence: Tensor, pass_index: int) -> Revised:
+        """Replace what passes committed in these slots; arguments as in `commit`."""
+        assert bool(self.committed[slots].all()), "a decoder revised a slot that no pass committed"
+        return Revised(self.request, pass_index, *self._write(slots, ids, confidence, pass_index))
+
+    def remask(self, slots: Tensor, pass_index: int) -> Remasked:
+        """Take back what passes committed in these slots, [n] int64: they are open again."""
+        assert bool(self.committed[slots].all()), "a decoder took back a slot that no pass committed"
+        self.ids[slots] = self.mask_id
+        self.open[slots] = True
+        self.commit_pass[slots] = -1
+        self.confidence[slots] = 0
+        return Remasked(self.request, pass_index, tuple(slots.tolist()))
+
+    def _write(
+        self, slots: Tensor, ids: Tensor, confidence: Tensor, pass_index: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
         self.ids[slots] = ids
         self.open[slots] = False
         self.commit_pass[slots] = pass_index
         self.confidence[slots] = confidence.float()
-        return Committed(
-            self.request, pass_index, tuple(slots.tolist()), tuple(ids.tolist()), tuple(confidence.float().tolist())
-        )
+        return tuple(slots.tolist()), tuple(ids.tolist()), tuple(confidence.float().tolist())
 
     def open_slots(self, start: int = 0, end: int | None = None) -> Tensor:
         """[n] int64: the open slots in `start` to `end - 1`, ascending."""

@@ -1,6 +1,7 @@
 """What a decoder tells the world: plain data, JSON-able through `as_dict`, and the only thing that leaves it.
 
-A stream for one request is `Started`, any number of `Opened`, `Committed` and `BlockFinished`, then one `Finished`;
+A stream for one request is `Started`, any number of `Opened`, `Committed`, `Revised`, `Remasked` and `BlockFinished`,
+then one `Finished`;
 where given text is scored, `Started`, any number of `Scored`, then one `Finished`.
 `request` is the index of the request in its batch; slots are absolute indices into the request's canvas.
 """
@@ -43,20 +44,40 @@ class Opened(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Committed(Event):
-    """One pass decided these slots; they were drawn from the product of their marginals."""
+class Decided(Event):
+    """Base of the events that say which tokens a pass wrote."""
 
     pass_index: int  # counted from 0 over all forward passes of the request
     slots: tuple[int, ...]
     ids: tuple[int, ...]
-    confidence: tuple[float, ...]  # probability of the committed id at the commit pass, in [0, 1]
+    confidence: tuple[float, ...]  # probability of the id at this pass, in [0, 1]
     alternatives: tuple[tuple[tuple[int, float], ...], ...] = ()
     """Per slot the likeliest (id, probability) of that pass, best first; () unless asked for."""
+    provisional: bool = False
+    """Later passes may revise these slots until their block is finished."""
 
     def as_dict(self) -> dict[str, Any]:
-        """See `Event.as_dict`; alternatives are part of it only where there are any."""
-        data = Event.as_dict(self)
-        return data if self.alternatives else {name: data[name] for name in data if name != "alternatives"}
+        """See `Event.as_dict`; alternatives and provisional are part of it only where there is something to say."""
+        silent = {name for name in ("alternatives", "provisional") if not getattr(self, name)}
+        return {name: value for name, value in Event.as_dict(self).items() if name not in silent}
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Decided):
+    """One pass decided these open slots; they were drawn from the product of their marginals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revised(Decided):
+    """One pass replaced the tokens that earlier ones had committed in these slots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remasked(Event):
+    """One pass took back what earlier ones had committed in these slots: they are open again."""
+
+    pass_index: int
+    slots: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

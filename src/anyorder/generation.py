@@ -6,7 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from anyorder.events import BlockFinished, Committed, Event, Finished, FinishReason, Opened, Started
+from anyorder.events import (
+    BlockFinished,
+    Committed,
+    Decided,
+    Event,
+    Finished,
+    FinishReason,
+    Opened,
+    Remasked,
+    Revised,
+    Started,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +33,8 @@ class Stats:
     blocks: int
     wasted: int
     """Slots committed behind the stop token."""
+    revised: int
+    """Committed slots whose token was replaced or taken back, each time."""
     time_to_first_s: float
     time_to_last_s: float
     model_s: float
@@ -131,6 +144,9 @@ class Fold:
         default_factory=dict[int, tuple[tuple[int, float], ...]]
     )
     """Per slot its likeliest (id, probability), where they were asked for."""
+    provisional: set[int] = field(default_factory=set[int])
+    """Decided slots that later passes may still revise."""
+    revised: int = 0
     answer_start: int = 0
     holes: list[int] = field(default_factory=list[int])
     blocks: int = 0
@@ -147,12 +163,16 @@ class Fold:
                 self.holes = sorted(slot for slot in event.open if slot < event.answer_start)
             case Opened():
                 self._opened(event)
-            case Committed():
-                self._committed(event)
+            case Committed() | Revised():
+                self._decided(event)
+            case Remasked():
+                self._remasked(event)
             case BlockFinished():
                 self.blocks += 1
+                self.provisional.difference_update(range(event.start, event.end))
             case Finished():
                 self.finished = event
+                self.provisional.clear()
                 self.last_at = self.clock()
             case _:
                 raise TypeError(f"unknown event {event!r}")
@@ -164,7 +184,7 @@ class Fold:
             self.ids[slot] = token
             self.open.discard(slot)
 
-    def _committed(self, event: Committed) -> None:
+    def _decided(self, event: Decided) -> None:
         if self.first_at is None:
             self.first_at = self.clock()
         for slot, token, confidence in zip(event.slots, event.ids, event.confidence, strict=True):
@@ -172,6 +192,17 @@ class Fold:
             self.open.discard(slot)
             self.commits[slot] = (event.pass_index, confidence)
         self.alternatives.update(zip(event.slots, event.alternatives, strict=False))
+        if event.provisional:
+            self.provisional.update(event.slots)
+        if isinstance(event, Revised):
+            self.revised += len(event.slots)
+
+    def _remasked(self, event: Remasked) -> None:
+        for slot in event.slots:
+            del self.commits[slot]
+        self.open.update(event.slots)
+        self.provisional.difference_update(event.slots)
+        self.revised += len(event.slots)
 
     def answer_end(self) -> int:
         """First column behind the answer: its first committed stop token, or the end of the canvas."""
@@ -190,6 +221,7 @@ class Fold:
             positions=finished.positions,
             blocks=self.blocks,
             wasted=wasted,
+            revised=self.revised,
             time_to_first_s=(self.first_at if self.first_at is not None else self.last_at) - self.began,
             time_to_last_s=self.last_at - self.began,
             **times,

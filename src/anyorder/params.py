@@ -51,6 +51,13 @@ class DecodeParams:
     sub_block_length: int | None = None
     """Slots per sub-block inside a block (Fast-dLLM v2: 8); must divide block_length."""
 
+    edit_threshold: float | None = None
+    """Replace committed tokens of the block that now read otherwise with more than this probability, in [0, 1]
+    (LLaDA2.1: 0.5, fast 0). None: what is committed stays."""
+
+    edit_passes: int | None = None
+    """Most passes over a full block that may still edit it; >= 0, published 16."""
+
     max_new_tokens: int = 128
     """Longest answer in tokens; the canvas behind the prompt has this many slots. 0 only with holes in the prompt."""
 
@@ -205,6 +212,12 @@ def _sub_block_divides(params: DecodeParams) -> _Fault:
     return "sub_block_length", f"`sub_block_length` {sub} does not divide `block_length` {block}; use a divisor"
 
 
+def _edit_passes_edit(params: DecodeParams) -> _Fault:
+    if params.edit_passes is None or params.edit_threshold is not None:
+        return None
+    return "edit_passes", "`edit_passes` is about edits, which `edit_threshold` switches on; give it, or drop this"
+
+
 def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -282,6 +295,8 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
     _number("eps", "in (0, 1); 0.001 is the published default", lambda v: 0 < v < 1),
     _number("block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _number("sub_block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
+    _number("edit_threshold", "in [0, 1]; 0.5 is published for LLaDA2.1", lambda v: 0 <= v <= 1),
+    _number("edit_passes", "a whole number of at least 0; 16 is the published default", lambda v: v >= 0, whole=True),
     _number("max_new_tokens", "a whole number of at least 0", lambda v: v >= 0, whole=True, optional=False),
     _number("temperature", _TEMPERATURES, lambda v: v == 0 or 1e-3 <= v <= 1e3, optional=False),
     _number("top_p", "in (0, 1]", lambda v: 0 < v <= 1),
@@ -299,5 +314,11 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
 )
 """What one field may hold."""
 
-_RELATION_CHECKS: tuple[_Check, ...] = (_policy_reads, _sub_block_divides, _forced_offsets, _biased_or_banned)
+_RELATION_CHECKS: tuple[_Check, ...] = (
+    _policy_reads,
+    _sub_block_divides,
+    _edit_passes_edit,
+    _forced_offsets,
+    _biased_or_banned,
+)
 """Fields against each other; run when each by itself is fine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anyorder.canvas import NO_MASK, Canvas, Hole
 from anyorder.decoders.base import Decoder
@@ -12,6 +12,7 @@ from anyorder.decoders.causal import CausalDecoder
 from anyorder.decoders.choose import Chooser, Sampling
 from anyorder.decoders.draft import ACCELERATOR_ROWS, CPU_ROWS
 from anyorder.decoders.drafters import Drafter, LookupDrafter, TreeDrafter
+from anyorder.decoders.edit import Editing, EditingDecoder
 from anyorder.decoders.full import FullDecoder
 from anyorder.decoders.speculate import SpeculativeDecoder
 from anyorder.draws import Draws
@@ -31,6 +32,7 @@ _LOOKUP_LENGTH = 3  # a CPU computes four rows in the time of one
 _TREE_NODES = 64  # more would hardly ever pay
 _MASK_GROUPS = 4  # places where a draft may end that get masks; they cover nine ends of ten
 _MASKS = 2  # per place, as the default model's adapter was trained
+_EDIT_PASSES = 16  # LLaDA2.1's published default
 _EPS = 1e-3  # Dream's published time grid ends here
 
 
@@ -188,7 +190,7 @@ def _banned_ids(params: DecodeParams, model: LoadedModel) -> tuple[int, ...]:
 
 def _chooser(params: DecodeParams, model: LoadedModel, sample: int) -> Chooser:
     policy = POLICIES[params.policy or model.spec.policy]
-    threshold = 0.85 if policy.name == "low_confidence_dynamic" else 0.9
+    threshold = model.spec.threshold or (0.85 if policy.name == "low_confidence_dynamic" else 0.9)
     return Chooser(
         policy=policy,
         sampling=_sampling(params, model, sample),
@@ -253,19 +255,30 @@ def _block(
 ) -> BlockDecoder:
     assert params.block_length is not None
     both_ways = model.adapter is not None or model.spec.blocks_both_ways
-    return BlockDecoder(
-        canvas,
-        chooser,
-        end=end,
-        block_length=params.block_length,
-        stop_ids=stop_ids,
-        sub_block_length=params.sub_block_length,
-        steps=params.steps,
-        eps=params.eps or _EPS,
-        shift=model.spec.shift,
-        attention="causal" if model.spec.attention == "causal" else "block",
-        adapted=both_ways,
-        scheme=params.cache,  # type: ignore[arg-type]  # resolve allows only the schemes of the mode
-        stored=cached // params.block_length * params.block_length,
-        fuse_write=not model.spec.shift or both_ways,
+    options: dict[str, Any] = {
+        "end": end,
+        "block_length": params.block_length,
+        "stop_ids": stop_ids,
+        "sub_block_length": params.sub_block_length,
+        "steps": params.steps,
+        "eps": params.eps or _EPS,
+        "shift": model.spec.shift,
+        "attention": "causal" if model.spec.attention == "causal" else "block",
+        "adapted": both_ways,
+        "scheme": params.cache,
+        "stored": cached // params.block_length * params.block_length,
+        "fuse_write": not model.spec.shift or both_ways,
+    }
+    if params.edit_threshold is None:
+        return BlockDecoder(canvas, chooser, **options)
+    return EditingDecoder(canvas, chooser, editing=_editing(params), **options)
+
+
+def _editing(params: DecodeParams) -> Editing:
+    """A pass that samples does not go in circles: the same block may be read otherwise the next time."""
+    assert params.edit_threshold is not None
+    return Editing(
+        threshold=params.edit_threshold,
+        max_post_passes=_EDIT_PASSES if params.edit_passes is None else params.edit_passes,
+        cycle_guard=params.temperature == 0,
     )

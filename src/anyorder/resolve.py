@@ -38,6 +38,7 @@ def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0, batch: 
     params = params.replace(mode=mode, cache=cache)
     params = params.replace(draft=_draft(params, model, batch))
     _check_mode_fields(params)
+    _check_edits(params, model)
     _check_draft(params, model)
     _check_stops(params, model)
     _check_filters(params, model)
@@ -154,6 +155,21 @@ def _check_mode_fields(params: DecodeParams) -> None:
         _refuse("sub_block_length", "`sub_block_length` belongs to mode 'block'; drop it")
     if params.measure_drift and params.cache == "none":
         _refuse("measure_drift", "`measure_drift` compares a cache with none, and the cache is 'none'; name a cache")
+
+
+def _check_edits(params: DecodeParams, model: LoadedModel) -> None:
+    if params.edit_threshold is None:
+        return
+    if not model.spec.edits:
+        _refuse(
+            "edit_threshold",
+            "`edit_threshold` needs a model that was trained to correct its own text (LLaDA2.1), and "
+            f"{model.spec.title} was not; drop it",
+        )
+    if params.mode != "block":
+        _refuse("edit_threshold", f"`edit_threshold` belongs to mode 'block', got mode {params.mode!r}; drop it")
+    if params.sub_block_length is not None:
+        _refuse("sub_block_length", "`edit_threshold` edits a whole block, which sub-blocks cut; drop one")
 
 
 def _check_stops(params: DecodeParams, model: LoadedModel) -> None:

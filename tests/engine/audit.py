@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from anyorder.api import EventStream
 from anyorder.canvas import Hole
 from anyorder.decoders.block import BlockDecoder
-from anyorder.events import BlockFinished, Committed, Event, Finished, Opened, Started
+from anyorder.decoders.edit import EditingDecoder
+from anyorder.events import BlockFinished, Committed, Decided, Event, Finished, Opened, Revised, Started
 from anyorder.generation import Generation
 from anyorder.models.loaded import LoadedModel
 from anyorder.policies.catalog import POLICIES
@@ -24,6 +25,9 @@ class Audit:
         self.stream = stream
         self.params = stream.params[0]
         self.decoder = stream.engine.sequences[0].decoder
+        self.edits = isinstance(self.decoder, EditingDecoder)
+        self.provisional: set[int] = set()
+        self.revised = 0
         self.prompt = [
             token for part in prompt for token in ([None] * part.length if isinstance(part, Hole) else [part])
         ]
@@ -54,15 +58,18 @@ class Audit:
         for event in events:
             if isinstance(event, Committed):
                 assert event.pass_index == self.passes
-                assert stop_before is None or max(event.slots) < stop_before, "decided behind the stop token"
+                behind = stop_before is not None and max(event.slots) > stop_before
+                assert self.edits or not behind, "decided behind the stop token"
             self._take(event)
             self.stream.folds[0].add(event)
         self.passes += 1
         assert self.passes <= most_passes, "does not come to an end"
         schedule = POLICIES[self.params.policy].schedule if self.params.policy else "none"
-        assert len(self.committed) > before or writing or schedule in IDLE_SCHEDULES, "a pass without a commit"
+        idle = writing or self.edits or schedule in IDLE_SCHEDULES
+        assert len(self.committed) > before or idle, "a pass without a commit"
         if not writing or self.committed:
-            assert (self.finished is not None) == self._nothing_left(), "stopped too early or too late"
+            done = self._nothing_left() and not self.provisional
+            assert (self.finished is not None) == done, "stopped too early or too late"
 
     def _take(self, event: Event) -> None:
         match event:
@@ -78,9 +85,10 @@ class Audit:
                 self.ids += [dict(event.given).get(slot) for slot in range(event.start, event.end)]
                 for slot in range(event.start, event.end):
                     assert self.ids[slot] == self.params.forced.get(slot - len(self.prompt))
-            case Committed():
-                self._take_commit(event)
+            case Committed() | Revised():
+                self._take_decision(event)
             case BlockFinished():
+                self.provisional -= set(range(event.start, event.end))
                 assert event.passes == self.passes + self.started
                 stop = self.first_stop()
                 assert None not in self.ids[event.start : event.end if stop is None else stop], (
@@ -92,11 +100,15 @@ class Audit:
             case _:
                 raise AssertionError(event)
 
-    def _take_commit(self, event: Committed) -> None:
+    def _take_decision(self, event: Decided) -> None:
         assert event.slots
         assert len(event.slots) == len(event.ids) == len(event.confidence)
         for slot, token, confidence in zip(event.slots, event.ids, event.confidence, strict=True):
-            assert self.ids[slot] is None, "a slot that is not open was decided"
+            if isinstance(event, Revised):
+                assert slot in self.provisional, "a slot was revised that was decided for good"
+                assert self.ids[slot] != token, "a slot was revised to what it was"
+            else:
+                assert self.ids[slot] is None, "a slot that is not open was decided"
             assert 0 <= token < self.model.config.vocab_size
             assert token not in self.params.banned_ids
             assert token != self.model.mask_token_id or self.params.mode == "causal", "the mask id was committed"
@@ -104,6 +116,10 @@ class Audit:
             assert 0 <= confidence <= 1 + 1e-6
             self.ids[slot] = token
             self.committed[slot] = event.pass_index
+        assert event.provisional == self.edits
+        if event.provisional:
+            self.provisional |= set(event.slots)
+        self.revised += len(event.slots) * isinstance(event, Revised)
 
     @property
     def end(self) -> int:
@@ -139,6 +155,7 @@ class Audit:
         assert [slot.slot for slot in answer.trace] == sorted(self.committed)
         counted = sum(stop is None or slot <= stop for slot in self.committed)
         assert answer.stats.tokens == counted
+        assert answer.stats.revised == self.revised
         assert answer.stats.wasted == len(self.committed) - counted
         assert answer.stats.positions >= answer.stats.tokens
 

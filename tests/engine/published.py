@@ -9,10 +9,10 @@ import anyorder
 from anyorder.models.loaded import LoadedModel
 
 FOLDER = Path(__file__).parents[1] / "reference"
-MASK_IDS = {"fast_dllm_v2": 155}  # published outside of config.json
+MASK_IDS = {"fast_dllm_v2": 155, "llada2_moe": 155, "llada_moe": 155}  # published outside of config.json
 
 
 @functools.cache
 def published(family: str) -> LoadedModel:
-    """A tiny random checkpoint in the published layout: llada, dream, sdar or fast_dllm_v2."""
+    """A tiny random checkpoint in the published layout, by its folder's name."""
     return anyorder.load(FOLDER / family, dtype="float64", device="cpu", mask_token_id=MASK_IDS.get(family))

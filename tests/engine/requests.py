@@ -40,6 +40,8 @@ ANYTHING: dict[str, st.SearchStrategy[Any]] = {
     "steps": st.integers(1, 12),
     "block_length": st.integers(1, 16),
     "sub_block_length": st.sampled_from([1, 2, 4, 8]),
+    "edit_threshold": st.sampled_from([0.0, 0.5]),
+    "edit_passes": st.integers(0, 3),
     "max_new_tokens": st.integers(0, 20),
     "growth": st.sampled_from(["fixed", "block"]),
     "draft": st.sampled_from(["none", "lookup", "ngram"]),
@@ -81,6 +83,9 @@ def fitting(draw: st.DrawFn) -> tuple[str, list[int | Hole], dict[str, Any]]:
         if "steps" in params or params["policy"] == "origin":  # they do not know sub-blocks
             params.pop("sub_block_length", None)
             params["cache"] = "block" if params["cache"] == "sub_block" else params["cache"]
+    if spec.edits and "sub_block_length" not in params and draw(st.booleans()):
+        params["edit_threshold"] = draw(st.sampled_from([0.0, 0.05, 0.1, 0.5, 1.0]))
+        params["edit_passes"] = draw(st.none() | st.integers(0, 4))
     if mode == "full" and params["cache"] == "none":
         params |= draw(st.fixed_dictionaries({}, optional={"cfg_scale": ANYTHING["cfg_scale"]}))
     if mode == "causal" and params["cache"] == "block" and draw(st.booleans()):

@@ -39,6 +39,9 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
     ("sdar", {"policy": "entropy_bounded", "entropy_bound": 6.0, "block_length": 6, "sub_block_length": 3}),
     ("fast_dllm_v2", {"threshold": 0.06, "block_length": 8, "sub_block_length": 4}),
     ("fast_dllm_v2", {"threshold": 0.06, "block_length": 8, "sub_block_length": 4, "cache": "sub_block", **SAMPLED}),
+    ("llada2_moe", {"threshold": 0.1}),
+    ("llada2_moe", {"threshold": 0.1, "edit_threshold": 0.05, "edit_passes": 3}),
+    ("llada2_moe", {"threshold": 0.1, "edit_threshold": 0.05, "cache": "none", **SAMPLED}),
     ("fast_dllm_v2", {"mode": "causal", **SAMPLED}),
     ("fast_dllm_v2", {"mode": "causal", "draft": "ngram", **SAMPLED}),
     ("fast_dllm_v2", {"mode": "causal", "cache": "none", "forced": {1: 9}}),
@@ -50,7 +53,7 @@ def assert_same(one: Generation, other: Generation) -> None:
     assert one.ids == other.ids
     assert one.prompt_ids == other.prompt_ids
     assert one.finish_reason == other.finish_reason
-    counts = ("passes", "tokens", "positions", "blocks", "wasted", "cache")
+    counts = ("passes", "tokens", "positions", "blocks", "wasted", "revised", "cache")
     assert [getattr(one.stats, name) for name in counts] == [getattr(other.stats, name) for name in counts]
     assert [(s.slot, s.id, s.commit_pass) for s in one.trace] == [(s.slot, s.id, s.commit_pass) for s in other.trace]
     assert [s.confidence for s in one.trace] == pytest.approx([s.confidence for s in other.trace], abs=1e-6)

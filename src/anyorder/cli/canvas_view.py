@@ -13,7 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 from anyorder.cli.terminal import safe
-from anyorder.events import Committed, Event, Finished, Opened, Started
+from anyorder.events import Decided, Event, Finished, Opened, Remasked, Started
 
 MASK_CELL = "░"
 HIDDEN_CELL = "·"  # a control token such as end-of-text
@@ -72,10 +72,13 @@ class CanvasView:
                 self.cells += [Cell() for _ in range(event.end - len(self.cells))]
                 for slot, token in event.given:
                     self.cells[slot] = Cell(token)
-            case Committed():
+            case Decided():
                 self.last_pass = event.pass_index
                 for slot, token in zip(event.slots, event.ids, strict=True):
                     self.cells[slot] = Cell(token, event.pass_index)
+            case Remasked():
+                for slot in event.slots:
+                    self.cells[slot] = Cell()
             case Finished():
                 self._drop_open_tail()
             case _:

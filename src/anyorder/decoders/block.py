@@ -151,13 +151,18 @@ class BlockDecoder(DecoderBase):
         return self._window(Span(0 if self.scheme == "none" else self.stored, end), end)
 
     def _denoise(self) -> Window:
-        sub_block, stop = self.sub_block(), self.stop_slot()
-        limit = sub_block.end if stop is None or self.past_stop or self.finish_block else min(stop, sub_block.end)
-        self.slots = self.canvas.open_slots(sub_block.start, limit)
+        sub_block = self.sub_block()
+        self.slots = self._candidates(sub_block)
         span = block_span(self.scheme, sub_block, self.block, refresh=self.refresh or self.needs_refresh())
         return self._window(
             Span(min(span.start, self.stored) if self.pending else span.start, span.end), self.block.end
         )
+
+    def _candidates(self, sub_block: Span) -> Tensor:
+        """[n] int64: the slots that a denoising pass decides about."""
+        stop = self.stop_slot()
+        limit = sub_block.end if stop is None or self.past_stop or self.finish_block else min(stop, sub_block.end)
+        return self.canvas.open_slots(sub_block.start, limit)
 
     def _window(self, span: Span, visible: int) -> Window:
         adapted = self.adapted and not self.writing
@@ -175,17 +180,21 @@ class BlockDecoder(DecoderBase):
 
     def decide(self, rows: list[Tensor]) -> Tensor:
         """See `Decoder.decide`."""
-        decision = self.chooser.choose(
-            rows[0],
-            self.slots,
+        decision = self._choose(rows[0], self.slots)
+        if self.shift and self.fuse_write and self.pending and self.slots.numel() and self.slots[0] == self.block.start:
+            decision[2, 0] = 1  # no later pass feeds the row that predicts it
+        return decision
+
+    def _choose(self, rows: Tensor, slots: Tensor) -> Tensor:
+        """The policy's decision about open slots; see `Chooser.choose`."""
+        return self.chooser.choose(
+            rows,
+            slots,
             pass_index=self.passes - self.extra_passes,
             quota=self.schedule.quota(self.step, self.canvas.open_slots(self.block.start, self.block.end).shape[0]),
             probability=self.schedule.probability(self.step),
             all=self.writing,
         )
-        if self.shift and self.fuse_write and self.pending and self.slots.numel() and self.slots[0] == self.block.start:
-            decision[2, 0] = 1  # no later pass feeds the row that predicts it
-        return decision
 
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`."""

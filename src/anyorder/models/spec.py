@@ -31,14 +31,22 @@ class FamilySpec:
     """Published string of the mask token."""
     mask_token_id: int | None = None
     """Published id; config.json, the tokenizer and the user's argument come first."""
+    mask_is_last: bool = False
+    """The mask is the last row of the embedding table and has no string."""
+    noise: Literal["mask", "uniform"] = "mask"
+    """What it was trained to clean: masks, or tokens drawn from the whole vocabulary (it then has no mask token)."""
     spare_tokens: tuple[str, ...] = ()
     """Autoregressive families: hardly used tokens, tried in this order to serve as the mask."""
+    unprompted: Literal["no", "nothing", "bos"] = "no"
+    """What an empty prompt becomes where the model was trained to write without one."""
     stop_tokens: tuple[str, ...] = ()
     """Strings looked up in the tokenizer; they stop an answer besides config.json's eos."""
     block_length: int | None = None
     """Default block; None: free."""
     sub_block_length: int | None = None
     """Default sub-block inside a block; None: the block is not divided."""
+    threshold: float | None = None
+    """Its published commit threshold; None: that of the policy."""
     strict_threshold: bool = False
     """Its published threshold policy commits at `>` instead of `>=`."""
     block_keys: tuple[str, ...] = ()
@@ -52,6 +60,12 @@ class FamilySpec:
     confidence: Literal["raw", "filtered"]
     """Commit confidence from the logits at temperature 1, or from the temperature/top-k/top-p filtered ones."""
     filter_order: Literal["top_p_first", "top_k_first"] = "top_p_first"
+    nucleus: Literal["through", "below"] = "through"
+    """Its top-p keeps the token that crosses p, or only those before it (and the best)."""
+    slides: bool = False
+    """It writes beyond its context with a window that slides, block by block."""
+    edits: bool = False
+    """Some of its checkpoints were trained to correct tokens that they committed."""
     infill: bool
     """Was trained to see text on both sides of a hole."""
     source: str
@@ -59,4 +73,6 @@ class FamilySpec:
     parse: Callable[[Mapping[str, Any]], ModelConfig] = parse_hf
     """config.json -> ModelConfig."""
     weight_names: Callable[[ModelConfig], dict[str, Place]] = hf_names
-    """Published tensor name -> place in `Transformer`."""
+    """Published tensor name -> place in the network."""
+    unused: tuple[str, ...] = ()
+    """Beginnings of the names of published tensors that nothing here reads."""

@@ -8,6 +8,7 @@ from typing import Any
 from anyorder.canvas import Canvas, Hole
 from anyorder.decoders.block import BlockDecoder
 from anyorder.decoders.choose import Chooser, Sampling
+from anyorder.decoders.edit import Editing, EditingDecoder
 from anyorder.decoders.full import FullDecoder
 from anyorder.draws import Draws
 from anyorder.models.loaded import LoadedModel
@@ -156,7 +157,7 @@ def _sdar(model: LoadedModel, recorded: Case, case: Case, row: int, scheme: str 
 
 def _llada2(model: LoadedModel, recorded: Case, case: Case, row: int, scheme: str | None) -> BlockDecoder:
     params, mask_id = case["params"], case["params"]["mask_id"]
-    block = params["block_length"]
+    block, early = params["block_length"], params["eos_early_stop"]
     canvas = Canvas.from_prompt(_prompt(case, row, mask_id), mask_id=mask_id)
     chooser = _chooser(
         model,
@@ -164,18 +165,22 @@ def _llada2(model: LoadedModel, recorded: Case, case: Case, row: int, scheme: st
         knobs=Knobs(threshold=params["threshold"], strict=True),
         temperature=params["temperature"],
     )
-    return BlockDecoder(
-        canvas,
-        chooser,
-        end=-(-(len(canvas) + params["gen_length"]) // block) * block,
-        block_length=block,
-        stop_ids=(params["eos_id"],),
-        steps=min(params["steps"], params["gen_length"] // params.get("minimal_topk", 1)),
-        scheme=scheme or "none",  # type: ignore[arg-type]
-        fuse_write=True,
-        finish_block=not params["eos_early_stop"],
-        past_stop=True,
+    options: dict[str, Any] = {
+        "end": -(-(len(canvas) + params["gen_length"]) // block) * block,
+        "block_length": block,
+        "scheme": scheme or "none",
+        "fuse_write": True,
+        "past_stop": True,
+    }
+    if case["version"] == "2.0":
+        steps = min(params["steps"], params["gen_length"] // params.get("minimal_topk", 1))
+        stop_ids = (params["eos_id"],)
+        return BlockDecoder(canvas, chooser, stop_ids=stop_ids, steps=steps, finish_block=not early, **options)
+    editing = Editing(
+        threshold=params["editing_threshold"], max_post_passes=params["max_post_steps"], cycle_guard=False
     )
+    options["stop_ids"] = (params["eos_id"],) if early else ()  # else its answer is only cut behind the token
+    return EditingDecoder(canvas, chooser, editing=editing, steps=block // params.get("num_to_transfer", 1), **options)
 
 
 def _fast_dllm_v2(model: LoadedModel, recorded: Case, case: Case, row: int, scheme: str | None) -> BlockDecoder:

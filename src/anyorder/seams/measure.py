@@ -97,6 +97,11 @@ class _Asker:
 
 
 def _check(params: DecodeParams, prompt: Sequence[int | Hole], events: Sequence[Event]) -> None:
+    if params.edit_threshold is not None:
+        raise ParameterError(
+            "seams are measured of what a pass commits for good; `edit_threshold` lets later ones change it, drop it",
+            param="edit_threshold",
+        )
     if params.cfg_scale:
         raise ParameterError(
             f"seams are measured of what the model itself predicts; `cfg_scale` is {params.cfg_scale}, make it 0",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from pydantic_core import to_json
 
-from anyorder.events import Committed, Finished
+from anyorder.events import Decided, Finished, Remasked
 from anyorder.server.choice import Choice, Step, run
 from anyorder.server.errors import as_api_error
 from anyorder.server.streams.answer import Delta
@@ -26,7 +26,7 @@ class Voice(Protocol):
 
     def reply(self, choices: Sequence[Choice], usage: dict[str, Any]) -> dict[str, Any]: ...
     def chunk(self, choice: Choice, delta: Delta, *, opens: bool) -> dict[str, Any]: ...
-    def snapshot(self, choice: Choice, text: str, progress: float) -> dict[str, Any]: ...
+    def snapshot(self, choice: Choice, text: str, progress: float, delta: Delta) -> dict[str, Any]: ...
     def last_chunk(self, usage: dict[str, Any]) -> dict[str, Any]: ...
 
 
@@ -71,19 +71,22 @@ class Frames:
             stopped = choice.answer.stopped and not isinstance(event, Finished)
             return [frame(data, data["type"]), *([_stopped(choice)] if stopped else [])]
         if self.format == "snapshots":
-            shows = isinstance(event, Committed) or delta.finish_reason
-            return [self._framed(self._snapshot(choice))] if shows else []
-        if not (delta.text or delta.tokens or delta.finish_reason):  # a control token has no text
+            shows = isinstance(event, Decided | Remasked) or delta.finish_reason
+            return [self._framed(self._snapshot(choice, delta))] if shows else []
+        if not (delta.parts or delta.tokens or delta.finish_reason):  # a control token has no text
             return []
+        return [self._framed(self._chunk(choice, piece)) for piece in delta.pieces()]
+
+    def _chunk(self, choice: Choice, piece: Delta) -> dict[str, Any]:
         opens = choice.index not in self.opened
         self.opened.add(choice.index)
-        return [self._framed(self.voice.chunk(choice, delta, opens=opens))]
+        return self.voice.chunk(choice, piece, opens=opens)
 
-    def _snapshot(self, choice: Choice) -> dict[str, Any]:
+    def _snapshot(self, choice: Choice, delta: Delta) -> dict[str, Any]:
         wanted = choice.ticket.params.max_new_tokens
         now = max(progress(choice.answer, wanted), self.progress.get(choice.index, 0.0))
         self.progress[choice.index] = now
-        return self.voice.snapshot(choice, snapshot(choice.answer), now)
+        return self.voice.snapshot(choice, snapshot(choice.answer), now, delta)
 
     def _framed(self, data: dict[str, Any]) -> bytes:
         return frame({**data, "usage": None} if self.includes_usage else data)
@@ -92,5 +95,5 @@ class Frames:
 def _stopped(choice: Choice) -> bytes:
     """The end of an answer that a stop string ended: the engine sends none."""
     answer = choice.answer
-    data = {"type": "finished", "index": choice.index, "finish_reason": "stop", "passes": answer.passes}
+    data = {"type": "finished", "index": choice.index, "finish_reason": answer.finish_reason, "passes": answer.passes}
     return frame({**data, "positions": choice.computed.positions, "text_delta": ""}, "finished")

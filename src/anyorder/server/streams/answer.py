@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from anyorder.events import Committed, Event, Finished
+from anyorder.events import Committed, Event, Finished, Remasked, Revised
 from anyorder.generation import Fold
+from anyorder.server.channels.parser import Channels
+from anyorder.server.channels.parts import Content, Part, Spoken
 from anyorder.server.streams.text import Decode, Detokenizer, StopFilter
 from anyorder.server.streams.tokens import Alternative, Spell, Token, logarithm, offset_in
 
@@ -19,13 +21,25 @@ class Delta:
     tokens: tuple[Token, ...] = ()
     """Those whose text has now been handed out."""
     finish_reason: str | None = None
+    parts: tuple[Part, ...] = ()
+    """What the text says, by channel; it may lag behind the text where that could still become something else."""
+
+    def pieces(self) -> list[Delta]:
+        """The same with one part in each, for surfaces that send channels one by one."""
+        if len(self.parts) < 2:
+            return [self]
+        last = len(self.parts) - 1
+        return [
+            Delta("", () if n else self.tokens, self.finish_reason if n == last else None, (part,))
+            for n, part in enumerate(self.parts)
+        ]
 
 
 @dataclass
 class Answer:
     """The text of the leading decided slots, in the order of the canvas, up to a stop token or a stop string.
 
-    A slot is handed out when every slot before it is decided; what was handed out never changes.
+    A slot is handed out when it and every slot before it is decided for good; what was handed out never changes.
 
     Args:
         decode: ids to text.
@@ -36,6 +50,7 @@ class Answer:
         with_tokens: keep the delivered tokens, for log-probabilities: of the pass that committed them, 0 where the
             caller forced one.
         spell: see `Spell`; None: `decode` of the one id.
+        channels: reads reasoning and calls from the text; None: all of it is content.
     """
 
     decode: Decode
@@ -45,14 +60,15 @@ class Answer:
     byte_ids: Collection[int] = ()
     with_tokens: bool = False
     spell: Spell | None = None
+    channels: Channels | None = None
     text: str = ""
-    """Handed out so far."""
+    """Handed out so far, the markers of channels included."""
+    parts: list[Part] = field(default_factory=list[Part])
+    """What it says, by channel."""
     finish_reason: str | None = None
     delivered: int = 0
     """Tokens of the text."""
     passes: int = 0
-    revised: int = 0
-    """Decided slots that were decided anew."""
     fold: Fold = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,11 +79,30 @@ class Answer:
         self._groups: list[tuple[int, list[int]]] = []  # (characters, slots) handed to the filter and not delivered
         self._pending: list[int] = []  # slots whose text is not complete
         self._offset = 0  # characters of delivered groups
+        self._handed: list[tuple[int, list[int]]] = []  # (characters, slots) of delivered groups
 
     @property
     def stopped(self) -> bool:
-        """True if a stop string was found: whatever is still decoded is not wanted."""
-        return self._filter.hit is not None
+        """True if a stop string, or the only call that was wanted, ended it: what is still decoded is not wanted."""
+        return self._filter.hit is not None or (self.channels is not None and self.channels.ended is not None)
+
+    @property
+    def spoken(self) -> Spoken:
+        """The parts so far, added up."""
+        spoken = Spoken()
+        spoken.add(self.parts)
+        return spoken
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Delivered tokens of the reasoning channel, with its markers."""
+        spans = self.channels.spans if self.channels else ()
+        return sum(self._tokens_before(end) - self._tokens_before(start) for start, end in spans)
+
+    @property
+    def revised(self) -> int:
+        """Decided slots that were decided anew, or taken back."""
+        return self.fold.revised
 
     @property
     def wasted(self) -> int:
@@ -77,8 +112,7 @@ class Answer:
 
     def add(self, event: Event) -> Delta:
         """Take one event; the answer takes none behind its finish reason."""
-        if isinstance(event, Committed):
-            self.revised += sum(slot in self.fold.commits for slot in event.slots)
+        if isinstance(event, Committed | Revised | Remasked):
             self.passes = event.pass_index + 1
         self.fold.add(event)
         text = self._filter.push(self._grown())
@@ -91,8 +125,24 @@ class Answer:
             self.finish_reason = "stop"
         elif self.finish_reason:
             text += self._filter.flush()
+        text, parts = self._read(text)
         self.text += text
-        return Delta(text, self._delivered(), self.finish_reason)
+        self.parts += parts
+        return Delta(text, self._delivered(), self.finish_reason, tuple(parts))
+
+    def _read(self, text: str) -> tuple[str, list[Part]]:
+        """The text that belongs to the answer, and its parts; finished by the call behind which no more is wanted."""
+        channels = self.channels
+        if channels is None:
+            return text, [Content(text)] if text else []
+        parts = channels.push(text)
+        if channels.ended is not None:
+            text, self.finish_reason = text[: channels.ended - len(self.text)], "stop"
+        elif self.finish_reason:
+            parts += channels.flush()
+        if self.finish_reason == "stop" and channels.num_calls:
+            self.finish_reason = "tool_calls"
+        return text, parts
 
     def _grown(self) -> str:
         """The text that the newly leading slots complete."""
@@ -121,7 +171,7 @@ class Answer:
             self._next = fold.holes[0] if self.hole else fold.answer_start
         end = fold.holes[-1] + 1 if self.hole else fold.answer_end()
         begin = self._next
-        while self._next < end and self._next not in fold.open:
+        while self._next < end and self._next not in fold.open and self._next not in fold.provisional:
             self._next += 1
         return list(range(begin, self._next))
 
@@ -132,6 +182,7 @@ class Answer:
             size, group = self._groups.pop(0)
             covered = group[: self._covered(group, size, len(self.text) - self._offset)]
             self.delivered += len(covered)
+            self._handed.append((size, covered))
             if self.with_tokens:
                 tokens += [self._token(covered[: n + 1], size) for n in range(len(covered))]
             self._offset += size
@@ -145,6 +196,15 @@ class Answer:
             return 0
         ids = [self.fold.ids[slot] for slot in group]
         return next((n for n in range(1, len(ids)) if len(self.decode(ids[:n])) >= wanted), len(ids))
+
+    def _tokens_before(self, length: int) -> int:
+        """Delivered tokens that the first `length` characters need."""
+        count = offset = 0
+        for size, slots in self._handed:
+            if offset + size > length:
+                return count + self._covered(slots, size, length - offset)
+            count, offset = count + len(slots), offset + size
+        return count
 
     def _token(self, slots: list[int], size: int) -> Token:
         """The last of some slots that lead a group of `size` characters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyorder.events import Committed, Event, Finished, Started
+from anyorder.events import Decided, Event, Finished, Started
 from anyorder.server.streams.answer import Answer, Delta
 
 
@@ -18,7 +18,7 @@ def typed(answer: Answer, index: int, event: Event, delta: Delta) -> dict[str, A
     del data["request"]
     data["index"] = index
     match event:
-        case Committed():
+        case Decided():
             data["texts"] = [answer.decode([token]) for token in event.ids]
         case Started():
             data["texts"] = ["" if slot in event.open else answer.decode([id]) for slot, id in enumerate(event.ids)]

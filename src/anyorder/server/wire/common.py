@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,8 +17,8 @@ MAX_STOPS, MAX_STOP_LENGTH, MAX_BIASES = 4, 64, 300
 
 EXTENSIONS = (
     "mode", "policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps", "block_length",
-    "sub_block_length", "growth", "draft", "draft_length", "cfg_scale", "cache", "stop_ids", "banned_ids", "forced",
-    "logits_eos_inf", "confidence_eos_eot_inf",
+    "sub_block_length", "edit_threshold", "edit_passes", "growth", "draft", "draft_length", "cfg_scale", "cache",
+    "stop_ids", "banned_ids", "forced", "logits_eos_inf", "confidence_eos_eot_inf",
 )  # fmt: skip
 """Fields of `DecodeParams` that a request may set in its object `diffusion`."""
 
@@ -134,8 +134,9 @@ LABELS = (
 """Parameters that label a request: accepted, and without influence on the answer where they come from either."""
 
 PENALTY = "penalties depend on the order of the tokens, which any-order decoding does not have"
-_TOOLS = "this server does not parse tool calls yet"
-_REASONING = "the served model has no reasoning channel"
+_TOOLS = "tools are for chats"
+_FUNCTIONS = "this is the old way; use `tools` and `tool_choice`"
+_SUMMARY = "reasoning comes as it is, in `reasoning_content`; nothing summarises it"
 NEUTRAL: dict[str, Neutral] = {
     "frequency_penalty": Neutral((0,), PENALTY),
     "presence_penalty": Neutral((0,), PENALTY),
@@ -143,12 +144,12 @@ NEUTRAL: dict[str, Neutral] = {
     "min_p": Neutral((0,), "there is no such filter; use top_p or top_k"),
     "tools": Neutral(([],), _TOOLS),
     "tool_choice": Neutral(("none", "auto"), _TOOLS),
-    "functions": Neutral(([],), _TOOLS),
-    "function_call": Neutral(("none", "auto"), _TOOLS),
+    "functions": Neutral(([],), _FUNCTIONS),
+    "function_call": Neutral(("none", "auto"), _FUNCTIONS),
     "response_format": Neutral(({"type": "text"},), "structure is not guaranteed yet, and not pretended"),
-    "reasoning_effort": Neutral(("none", "minimal", "instant"), _REASONING),
-    "reasoning_summary": Neutral((False,), _REASONING),
-    "reasoning_summary_wait": Neutral((False,), _REASONING),
+    "reasoning_effort": Neutral(("none", "minimal", "instant"), "reasoning is for chats"),
+    "reasoning_summary": Neutral((False,), _SUMMARY),
+    "reasoning_summary_wait": Neutral((False,), _SUMMARY),
     "modalities": Neutral((["text"],), "the model reads and writes text"),
     "audio": Neutral((), "the model reads and writes text"),
     "prediction": Neutral((), "an expected answer is not used"),
@@ -163,16 +164,18 @@ NEUTRAL: dict[str, Neutral] = {
 """OpenAI's and Inception's parameters that are refused unless they ask for nothing."""
 
 
-def without_neutral(data: dict[str, Any]) -> dict[str, Any]:
+def without_neutral(data: dict[str, Any], read: Collection[str] = ()) -> dict[str, Any]:
     """The request without its labels and without parameters that ask for nothing.
 
+    Args:
+        read: parameters that this surface reads itself.
     Raises:
         ApiError: one of them asks for something.
     """
     kept: dict[str, Any] = {}
     for name, value in data.items():
-        rule = NEUTRAL.get(name)
-        if value is None or name in LABELS:
+        rule = None if name in read else NEUTRAL.get(name)
+        if value is None or (name in LABELS and name not in read):
             continue
         if rule is None:
             kept[name] = value
