@@ -125,16 +125,14 @@ def test_the_clients_stream_helper_reads_it(letters: Live, numbers: Live) -> Non
     expected = letters.client().responses.create(model=letters.model, input="hi", max_output_tokens=9)
     assert shown == expected.output_text != ""
     completed: OpenAIResponse | None = None
-    for seed in range(20):  # one of them comes upon a stop token
-        pieces = numbers.client().responses.create(
-            model=numbers.model,
-            input="7 8",
-            max_output_tokens=60,
-            temperature=1.5,
-            extra_body={"seed": seed},
-            stream=True,
-        )
-        completed = next((piece.response for piece in pieces if piece.type == "response.completed"), completed)
+    with numbers.client() as client:
+        for seed in range(20):  # one of them comes upon a stop token
+            pieces = client.responses.create(
+                model=numbers.model, input="7 8", max_output_tokens=60, temperature=1.5, stream=True,
+                extra_body={"seed": seed},
+            )  # fmt: skip
+            found = [piece.response for piece in pieces if piece.type == "response.completed"]
+            completed = found[0] if found else completed
     assert completed is not None
     assert (completed.status, completed.incomplete_details, completed.error) == ("completed", None, None)
     assert completed.output[0].status == "completed"  # type: ignore[union-attr]
