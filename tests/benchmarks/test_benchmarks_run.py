@@ -72,6 +72,18 @@ def test_training_measures_every_case(tmp_path: Path) -> None:
     assert all(0 < row["share"] < 1 for row in result["rows"])
 
 
+def test_serving_measures_every_load(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    folder = write_checkpoint(tmp_path / "tiny", {**LLAMA, "vocab_size": BYTES, "max_position_embeddings": 1024})
+    write_bpe(folder, template="{% for message in messages %}{{ message.content }}{% endfor %}")
+    text, results = run("serving", "--model", str(folder), "--concurrency", "1", "3", "--requests", "2", "--tokens", "4",
+                        "--plot", str(tmp_path / "plot.png"), out=tmp_path)  # fmt: skip
+    assert "| concurrency 3 |" in text
+    assert [(load["answered"], load["errors"]) for load in results["loads"]] == [(3, {}), (9, {})]
+    assert results["no_drafts"]["tokens_per_forward"]["largest"] == 1.0
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_startup_names_every_step(folder: Path, tmp_path: Path) -> None:
     text, results = run("startup", "--model", str(folder), "--repeats", "1", out=tmp_path)
     assert "anyorder --help" in text
