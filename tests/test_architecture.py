@@ -34,7 +34,7 @@ ALLOWED = {
     "request": "resolve decoders ngrams canvas window params policies draws errors",
     "generation": "events",
     "engine": "runner decoders canvas window events cache draws errors",
-    "scoring": "request resolve decoders canvas window params events errors",
+    "scoring": "request resolve decoders draws canvas window params events errors",
     "api": "scoring prompt resolve request generation engine models cache runner canvas params events errors",
     "serving": "scoring prompt resolve request engine runner cache decoders canvas window models params events errors",
     "plan": "models rates runner cache window errors",

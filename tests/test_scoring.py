@@ -126,6 +126,55 @@ def test_the_mask_token_is_impossible_where_masks_are_fed() -> None:
     assert anyorder.score(tiny("llama"), [5, MASK, 6]).total > -math.inf
 
 
+@pytest.mark.parametrize(("family", "start"), [("llada", 0), ("dream", 1), ("llada", 3)])
+def test_a_monte_carlo_score_comes_to_the_log_probability_of_exact_conditionals(family: str, start: int) -> None:
+    """Unbiased: the mean over many samples is the log-probability itself, given what is not scored. Guards against
+    sizes of sets that are not equally likely, and against weights that are those of the whole text."""
+    samples = 4000
+    scores = under(JOINT, family, TEXT, mode="monte_carlo", start=start, samples=samples, tokens=6 * 500)
+    left = under(JOINT, family, TEXT, mode="left_to_right", start=start).total
+    assert scores.total == pytest.approx(left, abs=0.1)
+    assert scores.passes == samples // 500
+    assert [value is None for value in scores.logprobs] == [slot < start for slot in range(6)]
+
+
+def test_a_monte_carlo_score_has_no_noise_where_all_tokens_are_equally_hard() -> None:
+    even = oracles.independent([[0.25, 0.75]] * 6)
+    for seed in range(3):
+        scores = under(even, "llada", [0] * 6, mode="monte_carlo", start=0, samples=7, seed=seed)
+        assert scores.total == pytest.approx(6 * math.log(0.25))
+
+
+def test_a_seed_names_the_maskings() -> None:
+    first, again, other = (
+        anyorder.score(tiny("llada"), PROSE, mode="monte_carlo", samples=9, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first.total != other.total
+
+
+def test_a_monte_carlo_score_is_that_of_the_published_estimator() -> None:
+    """LLaDA's evaluation: cross-entropy of the masked tokens over the part that is masked, averaged."""
+    model = tiny("llada")
+    scores = anyorder.score(model, PROSE, mode="monte_carlo", start=4, samples=12, seed=3)
+    scorer = build_scorer(
+        *resolve_scoring(ScoreParams(mode="monte_carlo", start=4, samples=12, seed=3), model), model, PROSE, tokens=1
+    )
+    losses: list[float] = []
+    sizes: list[int] = []
+    for _ in range(12):
+        (window,) = scorer.plan()
+        masked = window.ids == MASK
+        logits = Runner(model.network).forward([window.wanting(torch.arange(11))], [None])[0].detach()
+        logits[:, MASK] = -math.inf
+        loss = torch.nn.functional.cross_entropy(logits[masked], torch.tensor(PROSE)[masked], reduction="sum")
+        losses.append(float(loss) / (int(masked.sum()) / 7))
+        sizes.append(int(masked.sum()))
+        assert not bool(masked[:4].any())
+    assert scores.total == pytest.approx(-sum(losses) / 12)
+    assert set(sizes) == set(range(1, 8)), "every size must occur"
+
+
 # ---------------------------------------------------------------- real networks
 
 
@@ -195,7 +244,16 @@ def test_impossible_tokens_are_minus_infinity_and_not_nan() -> None:
     ("family", "params", "param", "text"),
     [
         ("llama", {"mode": "pseudo_likelihood"}, "mode", "has no score 'pseudo_likelihood'; use 'causal'"),
-        ("llada", {"mode": "causal"}, "mode", "use 'pseudo_likelihood' or 'left_to_right'"),
+        ("llada", {"mode": "causal"}, "mode", "use 'pseudo_likelihood' or 'left_to_right' or 'monte_carlo'"),
+        (
+            "sdar",
+            {"mode": "monte_carlo"},
+            "mode",
+            "has no score 'monte_carlo'; use 'pseudo_likelihood' or 'left_to_right'",
+        ),
+        ("llada", {"mode": "monte_carlo", "top_logprobs": 1}, "top_logprobs", "has no meaning in mode 'monte_carlo'"),
+        ("llada", {"samples": 0}, "samples", "must be a whole number from 1 to 100000, got 0"),
+        ("llada", {"seed": -1}, "seed", "must be a whole number of at least 0, got -1"),
         ("llada", {"mode": "casual"}, "mode", "unknown way of scoring 'casual'; did you mean 'causal'?"),
         ("llama", {"start": 0}, "start", "nothing stands before the first token"),
         ("dream", {"start": 0}, "start", "predicts a token from the one before it; use 1"),

@@ -206,20 +206,29 @@ def infill(
 
 
 def score(
-    model: LoadedModel, text: Prompt, *, mode: ScoreMode | None = None, start: int = 1, top_logprobs: int = 0
+    model: LoadedModel,
+    text: Prompt,
+    *,
+    mode: ScoreMode | None = None,
+    start: int = 1,
+    top_logprobs: int = 0,
+    samples: int = 128,
+    seed: int = 0,
 ) -> Scores:
     """How probable the model holds given text.
 
     Args:
         text: as `prompt` of `stream`, without holes.
-        mode: causal, pseudo_likelihood or left_to_right; None: causal where the weights have such a mode, else
-            pseudo_likelihood. See `anyorder.scoring`.
+        mode: causal, pseudo_likelihood, left_to_right or monte_carlo; None: causal where the weights have such a mode,
+            else pseudo_likelihood. See `anyorder.scoring`.
         start: first token to score, from 0; those before it are read only.
         top_logprobs: likeliest tokens to name in the place of every scored one, at most 20.
+        samples, seed: how many random maskings monte_carlo takes, and which.
     Raises:
         ParameterError, ContextError, ModelError: before the first pass.
     """
-    params, decode = resolve_scoring(ScoreParams(mode=mode, start=start, top_logprobs=top_logprobs), model)
+    wanted = ScoreParams(mode=mode, start=start, top_logprobs=top_logprobs, samples=samples, seed=seed)
+    params, decode = resolve_scoring(wanted, model)
     ids = without_holes(encode_prompt(model, text))
     scorer = build_scorer(params, decode, model, ids, tokens=_SCORED_AT_ONCE)
     runner = Runner(model.network, model.adapter)

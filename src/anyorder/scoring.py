@@ -2,7 +2,8 @@
 
 A *causal* score is a chain rule: the sum over the tokens is the logarithm of the text's probability. So is a
 *left-to-right* one, with the conditionals of a masked model that sees masks where the rest of the text is. A
-*pseudo-likelihood* gives every token all the others to look at: it ranks texts and is no probability of any.
+*pseudo-likelihood* gives every token all the others to look at: it ranks texts and is no probability of any. A
+*Monte-Carlo* score estimates a lower bound of the logarithm of the text's probability from random maskings.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 import torch
+from torch import Tensor
 
 from anyorder.canvas import NO_MASK, Canvas, Hole
-from anyorder.decoders.scorers import CausalScorer, MaskedScorer
+from anyorder.decoders.scorers import CausalScorer, MaskedScorer, MonteCarloScorer
+from anyorder.draws import Draws
 from anyorder.errors import ContextError, ModelError, ParameterError
 from anyorder.events import Event, Finished, Scored, Started
 from anyorder.params import DecodeParams, Mode, did_you_mean
@@ -25,8 +28,12 @@ from anyorder.window import Window
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
 
-ScoreMode = Literal["causal", "pseudo_likelihood", "left_to_right"]
+ScoreMode = Literal["causal", "pseudo_likelihood", "left_to_right", "monte_carlo"]
 MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
+
+
+_MOST = 2**63 - 1
+_RANGES = {"top_logprobs": (0, 20), "start": (0, _MOST), "samples": (1, 100_000), "seed": (0, _MOST)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +42,8 @@ class ScoreParams:
 
     mode: ScoreMode | None = None
     """Estimator: causal reads left to right once, exactly; pseudo_likelihood masks one token at a time and shows all
-    others; left_to_right masks a token and everything behind it. None: causal where the weights have such a mode, else
-    pseudo_likelihood."""
+    others; left_to_right masks a token and everything behind it; monte_carlo masks random sets of tokens, of a model
+    that reads the whole canvas both ways. None: causal where the weights have such a mode, else pseudo_likelihood."""
 
     top_logprobs: int = 0
     """Name the 0 to 20 likeliest tokens of every place as well."""
@@ -45,15 +52,23 @@ class ScoreParams:
     """First token to score, counted from 0. What stands before it is read and not scored. Nothing stands before token
     0, so only masked models say how probable it is."""
 
+    samples: int = 128
+    """Random sets of tokens that monte_carlo masks."""
+
+    seed: int = 0
+    """Of these sets: same seed, same sets."""
+
     def __post_init__(self) -> None:
         if self.mode is not None and self.mode not in MODES:
             hint = did_you_mean(str(self.mode), list(MODES))
             raise ParameterError(f"unknown way of scoring {self.mode!r}{hint}", param="mode")
-        for name, least, most in (("top_logprobs", 0, 20), ("start", 0, 2**63 - 1)):
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
             if type(value) is not int or not least <= value <= most:
-                allowed = f"from {least} to {most}" if name == "top_logprobs" else "of at least 0"
+                allowed = f"of at least {least}" if most == _MOST else f"from {least} to {most}"
                 raise ParameterError(f"`{name}` must be a whole number {allowed}, got {value!r}", param=name)
+        if self.mode == "monte_carlo" and self.top_logprobs:
+            raise ParameterError("`top_logprobs` has no meaning in mode 'monte_carlo'; drop it", param="top_logprobs")
 
 
 def resolve_scoring(params: ScoreParams, model: LoadedModel) -> tuple[ScoreParams, DecodeParams]:
@@ -63,8 +78,7 @@ def resolve_scoring(params: ScoreParams, model: LoadedModel) -> tuple[ScoreParam
         ParameterError: the model has no such estimator.
     """
     spec = model.spec
-    reads_both_ways = spec.attention != "causal" or spec.blocks_both_ways or model.adapter is not None
-    fits = [mode for mode in MODES if ("causal" in spec.modes if mode == "causal" else reads_both_ways)]
+    fits = _modes(model)
     mode = params.mode or fits[0]
     if mode not in fits:
         _refuse("mode", f"{spec.title} has no score {mode!r}; use {' or '.join(map(repr, fits))}")
@@ -79,6 +93,14 @@ def resolve_scoring(params: ScoreParams, model: LoadedModel) -> tuple[ScoreParam
     return replace(params, mode=mode), resolve(decode, model, holes=1)
 
 
+def _modes(model: LoadedModel) -> list[ScoreMode]:
+    """The estimators that a model has."""
+    spec = model.spec
+    reads_both_ways = spec.attention != "causal" or spec.blocks_both_ways or model.adapter is not None
+    has = {"causal": "causal" in spec.modes, "monte_carlo": spec.attention == "bidirectional"}
+    return [mode for mode in MODES if has.get(mode, reads_both_ways)]
+
+
 def build_scorer(
     params: ScoreParams,
     decode: DecodeParams,
@@ -87,7 +109,7 @@ def build_scorer(
     *,
     tokens: int,
     request: int = 0,
-) -> CausalScorer | MaskedScorer:
+) -> CausalScorer | MaskedScorer | MonteCarloScorer:
     """A scorer for one text.
 
     Args:
@@ -106,11 +128,27 @@ def build_scorer(
         return CausalScorer(canvas, first=params.start, chunk=tokens, top=params.top_logprobs)
     if model.mask_token_id is None:
         raise ModelError(f"{model.source} has no mask token, which {params.mode!r} needs; pass mask_token_id to load")
+    if params.mode == "monte_carlo":
+
+        def masking(slots: Tensor) -> Window:
+            hidden = set(slots.tolist())
+            return _first_window(decode, model, [Hole(1) if at in hidden else token for at, token in enumerate(ids)])
+
+        return MonteCarloScorer(
+            canvas,
+            masking,
+            first=params.start,
+            samples=params.samples,
+            tokens=tokens,
+            draws=Draws(params.seed),
+            mask_id=model.mask_token_id,
+        )
     only = params.mode == "pseudo_likelihood"
 
     def window(slot: int) -> Window:
         hidden = 1 if only else len(ids) - slot
-        return _first_window(decode, model, [*ids[:slot], Hole(hidden), *ids[slot + hidden :]])
+        first = _first_window(decode, model, [*ids[:slot], Hole(hidden), *ids[slot + hidden :]])
+        return first.wanting(first.rows[:1])
 
     return MaskedScorer(
         canvas, window, first=params.start, tokens=tokens, top=params.top_logprobs, mask_id=model.mask_token_id
@@ -118,13 +156,13 @@ def build_scorer(
 
 
 def _first_window(decode: DecodeParams, model: LoadedModel, prompt: Sequence[int | Hole]) -> Window:
-    """The window in which a decoder would decide the first slot of a hole, with this slot's row alone."""
+    """The window in which a decoder would decide the first slots of the holes."""
     decoder = build_decoder(decode, model, prompt)
     (window,) = decoder.plan()
     while not window.rows.shape[0]:  # a pass that only writes what is decided; here nothing is stored
         decoder.apply(torch.empty((3, 0)))
         (window,) = decoder.plan()
-    return window.wanting(window.rows[:1])
+    return window
 
 
 def without_holes(prompt: Sequence[int | Hole]) -> list[int]:

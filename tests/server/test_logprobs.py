@@ -217,6 +217,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": 1, "logprobs_mode": "casual"}, "logprobs_mode"),
     ({"logprobs": 1, "logprobs_mode": "causal"}, "logprobs_mode"),
     ({"logprobs": 1, "logprobs_mode": "pseudo_likelihood", "stream": True}, "stream"),
+    ({"logprobs": 0, "logprobs_mode": "monte_carlo"}, "logprobs_mode"),
     ({"logprobs": 1, "echo": True, "stream": True}, "stream"),
     ({"logprobs": 1, "echo": True, "suffix": " 9"}, "suffix"),
     ({"logprobs": 1, "echo": True, "max_tokens": -1}, "max_tokens"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from anyorder.scoring import ScoreMode
-from anyorder.server.errors import bad_request
+from anyorder.server.errors import bad_request, unsupported
 from anyorder.server.streams.text import UNDECODED
 from anyorder.server.streams.tokens import Alternative, Token
 
@@ -28,6 +28,8 @@ def score_mode(mode: LogprobsMode | None, *, wanted: bool, streams: bool) -> Sco
         raise bad_request("`logprobs_mode` goes with `logprobs`", param="logprobs_mode")
     if mode is None or mode == "commit_pass":
         return None
+    if mode == "monte_carlo":
+        raise unsupported("logprobs_mode", "`logprobs_mode` 'monte_carlo' is of texts, not of tokens; use another one")
     check_whole(f"`logprobs_mode` {mode!r}", streams=streams)
     return mode
 
