@@ -20,6 +20,7 @@ Line = tuple[float, Any]
 class Refusal:
     status: int
     text: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def text(content: str, **choice: Any) -> dict[str, Any]:
@@ -59,7 +60,7 @@ class Fake:
         self.bodies.append(body)
         script = self.scripts(body)
         if isinstance(script, Refusal):
-            return httpx2.Response(script.status, text=script.text)
+            return httpx2.Response(script.status, text=script.text, headers=script.headers)
         return httpx2.Response(200, stream=_Lines(self, script))
 
 

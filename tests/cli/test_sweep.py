@@ -111,3 +111,48 @@ def test_an_exam_is_graded_as_it_is_sat(cli: Cli) -> None:
     scores = [sit(model, EXAMS["sudoku/8-givens"], 12, steps=steps) for steps in (8, 1)]
     assert [row["quality"]["value"] for row in rows] == [score.share for score in scores]
     assert [row["passes"]["value"] for row in rows] == [score.passes for score in scores]
+
+
+@pytest.mark.usefixtures("real_load")
+def test_a_server_of_ours_is_swept_to_the_same_texts(cli: Cli, tmp_path: Path) -> None:
+    from anyorder.api import load
+    from anyorder.server.background import serving
+    from anyorder.serving import ServiceSettings
+
+    lines = [json.dumps({"prompt": f"?{a:2}+{b:2}=", "reference": f"{a + b}"}) for a, b in ((34, 7), (50, 60), (1, 2))]
+    (tmp_path / "mine.jsonl").write_text("\n".join(lines), "utf-8")
+    args = ["sweep", "--prompts", "mine.jsonl", "--check", "exact", "--max-new-tokens", "3", "--steps", "3,1", "--json"]
+    with serving(load("tasks"), engine=ServiceSettings(kv_bytes=1 << 20)) as server:
+        there = cli(*args, "--url", f"{server.url}/v1", "--surface", "completions", "--out", "there")
+    here = cli(*args, "--model", "tasks", "--out", "here")
+    assert (there.code, here.code) == (0, 0), there.err + here.err
+    texts = [
+        [[record["text"] for record in found.values()] for found in records.values()]
+        for name in ("there", "here")
+        for records in [json.loads((tmp_path / name / "sweep.json").read_text("utf-8"))["records"]]
+    ]
+    assert texts[0] == texts[1]
+    assert texts[0][0] == [" 41", "110", "  3"]
+    passes = [[row["passes"]["value"] for row in json.loads(result.out)["rows"]] for result in (there, here)]
+    assert passes == [[3, 1], [3, 1]]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--surface", "chat"], "--surface goes with --url"),
+        (["--tries", "2"], "--tries goes with --url"),
+        (["--judge-model", "m"], "--judge-model goes with --judge"),
+        (["--url", "http://127.0.0.1:1/v1", "--dtype", "float32"], "cannot reach into --url"),
+        (["--url", "http://127.0.0.1:1/v1", "--surface", "chats"], "`surface` must be chat or completions"),
+        (["--url", "http://127.0.0.1:1/v1", "--tries", "0"], "`tries` must be at least 1"),
+        (["--url", "http://127.0.0.1:1/v1", "--timeout", "0"], "`timeout` must be above 0 seconds"),
+        (["--url", "http://127.0.0.1:1/v1"], "http://127.0.0.1:1/v1/ does not answer (connect)"),
+        (["--judge", "http://127.0.0.1:1/v1"], "http://127.0.0.1:1/v1/ does not answer (connect)"),
+        (["--judge", "http://127.0.0.1:1/v1", "--judge-model", "m", "--check", "exact"], "are two ways to grade"),
+    ],
+)
+def test_flags_of_endpoints_that_make_no_sense_are_refused(cli: Cli, args: list[str], message: str) -> None:
+    result = cli("sweep", "a", *args)
+    assert result.code in (1, 2)
+    assert message in result.err

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from anyorder.cli.decoding import load_model
+from anyorder.cli import sweep_endpoints as endpoints
 from anyorder.cli.files import read_text
 from anyorder.cli.flags import LOAD_FLAGS, takes
 from anyorder.cli.progress import counting
-from anyorder.cli.sweep_flags import BUDGET, CONFIDENCE, SWEEP_FLAGS, SWEPT_FLAGS
+from anyorder.cli.sweep_flags import BUDGET, CONFIDENCE, ENDPOINT_FLAGS, SWEEP_FLAGS, SWEPT_FLAGS
 from anyorder.cli.sweep_table import table
 from anyorder.cli.sweep_task import Asked, asked_for
 from anyorder.cli.terminal import err_console, write_out
@@ -47,29 +47,34 @@ anyorder sweep --task sudoku/any --model tasks --steps 16,8,4,2,1 --threshold 0.
 anyorder sweep --prompts mine.jsonl --check numeric --mode block --threshold 0.99,0.9,0.8,0.7 --budget 0.02
 
 anyorder sweep --prompts mine.jsonl --settings settings.toml --samples 200
+
+anyorder sweep --url http://localhost:8000/v1 --prompts mine.jsonl --threshold 0.95,0.8 --judge https://api.example.com/v1
 """
 
 
-@takes(how=SWEEP_FLAGS, params=SWEPT_FLAGS, load=LOAD_FLAGS)
+@takes(how=SWEEP_FLAGS, ends=ENDPOINT_FLAGS, params=SWEPT_FLAGS, load=LOAD_FLAGS)
 def command(
     prompt: Annotated[str | None, typer.Argument(help="One prompt, instead of many.", show_default=False)] = None,
     *,
     how: dict[str, Any],
+    ends: dict[str, Any],
     params: dict[str, Any],
     load: dict[str, Any],
 ) -> None:
     """Checks first everything that can be checked without the model."""
     asking = {name: how.pop(name) for name in ("task", "prompts", "check", "samples") if name in how}
-    asked = asked_for(prompt, **asking)
-    if asked is None:
-        return
-    run(asked, params, load, **how)
+    endpoints.check(ends, load)
+    with endpoints.judge_of(ends) as judge:
+        asked = asked_for(prompt, judge=judge, **asking)
+        if asked is not None:
+            run(asked, params, load, ends, **how)
 
 
 def run(
     asked: Asked,
     swept: dict[str, Any],
     load: dict[str, Any],
+    ends: dict[str, Any],
     *,
     settings: Path | None = None,
     budget: float = BUDGET,
@@ -85,21 +90,17 @@ def run(
     Args:
         swept: the decode flags that the user gave, several values each.
         load: the load flags that the user gave.
+        ends: the endpoint flags that the user gave.
     """
     from anyorder.sweep.run import Plan, sweep
     from anyorder.sweep.summary import Limits
 
-    ways = _ways(swept, settings, asked.task)
-    plan = Plan(
-        task=asked.task,
-        subject=_subject(asked, load),
-        settings=ways,
-        limits=Limits(budget=budget, confidence=confidence),
-        full=full,
-    )
+    ways, limits = _ways(swept, settings, asked.task), Limits(budget=budget, confidence=confidence)
     folder = out or Path("sweep-" + re.sub(r"[^\w.-]+", "-", asked.task.name))
-    with _telling(err_console(), folder) as progress:
-        summary = sweep(plan, folder, fresh=fresh, retry_failed=retry_failed, progress=progress)
+    with endpoints.subject_of(ends, _only(asked, load, ends)) as subject:
+        plan = Plan(task=asked.task, subject=subject, settings=ways, limits=limits, full=full)
+        with _telling(err_console(), folder) as progress:
+            summary = sweep(plan, folder, fresh=fresh, retry_failed=retry_failed, progress=progress)
     _say(summary, plan, folder, as_json=json)
 
 
@@ -119,16 +120,14 @@ def _ways(swept: dict[str, Any], file: Path | None, task: Task) -> list[Setting]
     return named(ways or [{}], {**task.params, **common, **given})
 
 
-def _subject(asked: Asked, load: dict[str, Any]) -> Any:
-    from anyorder.sweep.local import LocalSubject
-
-    if asked.model is not None:
-        if load.get("model", asked.model) != asked.model:
-            raise ParameterError(
-                f"task {asked.task.name!r} is for the model {asked.model!r}, got --model {load['model']}; drop it"
-            )
-        load = {**load, "model": asked.model}
-    return LocalSubject(load_model(load))
+def _only(asked: Asked, load: dict[str, Any], ends: dict[str, Any]) -> dict[str, Any]:
+    """The load flags, with the only model that can do the task."""
+    if asked.model is None:
+        return load
+    if "url" in ends or load.get("model", asked.model) != asked.model:
+        got = f"--model {load['model']}" if "url" not in ends else "--url"
+        raise ParameterError(f"task {asked.task.name!r} is for the model {asked.model!r}, got {got}; drop it")
+    return {**load, "model": asked.model}
 
 
 def _say(summary: Summary, plan: Plan, folder: Path, *, as_json: bool) -> None:

@@ -40,6 +40,24 @@ def _swept(flag: Flag) -> Flag:
 
 SWEPT_FLAGS = tuple(_swept(flag) for flag in DECODE_FLAGS if flag.name not in _NOT_SWEPT)
 
+ENDPOINT_FLAGS = (
+    Flag(name="url", type=str, metavar="URL", panel="Endpoint",
+         help="An OpenAI-compatible server, with its /v1, in place of a model here; --model is then a name, by default "
+              "the first that it lists."),
+    Flag(name="api_key_env", type=str, metavar="NAME", panel="Endpoint", shown_default="OPENAI_API_KEY",
+         help="Environment variable with the key; it is sent to --url only."),
+    Flag(name="surface", type=str, metavar="NAME", panel="Endpoint", shown_default="chat", help="chat or completions."),
+    Flag(name="timeout", type=float, metavar="S", panel="Endpoint", shown_default="600",
+         help="Seconds for one try of a request."),
+    Flag(name="tries", type=int, metavar="N", panel="Endpoint", shown_default="5",
+         help="Tries per request; pauses double, or are what the server asks for."),
+    Flag(name="judge", type=str, metavar="URL", panel="Endpoint",
+         help="A server, with its /v1, that marks the answers to your own prompts from 0 to 10."),
+    Flag(name="judge_model", type=str, metavar="NAME", panel="Endpoint", shown_default="the first that it lists",
+         help="The judge's model."),
+    Flag(name="judge_key_env", type=str, metavar="NAME", panel="Endpoint", shown_default="JUDGE_API_KEY",
+         help="Environment variable with the key; it is sent to --judge only."),
+)  # fmt: skip
 SWEEP_FLAGS = (
     Flag(name="task", type=str, metavar="NAME", panel="Sweep",
          help="A built-in task: `anyorder sweep --task list` lists them."),

@@ -14,6 +14,7 @@ from anyorder.cli.terminal import write_out
 from anyorder.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from anyorder.sweep.endpoint import Endpoint
     from anyorder.sweep.items import Item, Task
 
 
@@ -32,8 +33,12 @@ def asked_for(
     prompts: Path | None = None,
     check: str | None = None,
     samples: int | None = None,
+    judge: Endpoint | None = None,
 ) -> Asked | None:
     """The task that the flags name; None: the tasks were listed, and there is nothing more to do.
+
+    Args:
+        judge: who marks the answers to prompts of the user.
 
     Raises:
         ParameterError: none or several are named, or a flag does not go with it.
@@ -46,8 +51,10 @@ def asked_for(
     if samples is not None and samples < 1:
         raise ParameterError(f"--samples must be at least 1, got {samples}")
     if task is not None:
+        if judge is not None:
+            raise ParameterError("--judge is for your own prompts; a task has its own check; drop it")
         return _built_in(task, check, samples or SAMPLES)
-    return Asked(_own(prompt, prompts, check, samples))
+    return Asked(_own(prompt, prompts, check, samples, judge))
 
 
 def _built_in(name: str, check: str | None, samples: int) -> Asked | None:
@@ -65,14 +72,21 @@ def _built_in(name: str, check: str | None, samples: int) -> Asked | None:
     return Asked(entry.build(samples), entry.model)
 
 
-def _own(prompt: str | None, file: Path | None, check: str | None, samples: int | None) -> Task:
+def _own(prompt: str | None, file: Path | None, check: str | None, samples: int | None, judge: Endpoint | None) -> Task:
     from anyorder.sweep.items import Item
-    from anyorder.sweep.prompts import task_of
+    from anyorder.sweep.judge import judged_by
+    from anyorder.sweep.prompts import judged, task_of
 
     if file is not None:
-        return task_of(str(file), _read(file)[:samples], check)
-    text = PromptRequest(text=prompt or "").text
-    return task_of("prompt", [Item(id="prompt", prompt=text, text=text)], check)
+        name, items = str(file), _read(file)[:samples]
+    else:
+        text = PromptRequest(text=prompt or "").text
+        name, items = "prompt", [Item(id="prompt", prompt=text, text=text)]
+    if judge is None:
+        return task_of(name, items, check)
+    if check is not None:
+        raise ParameterError(f"--check {check} and --judge are two ways to grade; drop one", param="check")
+    return judged(name, items, judged_by(judge), judge.model)
 
 
 def _read(path: Path) -> list[Item]:

@@ -9,11 +9,20 @@ from anyorder.errors import DataError, ParameterError
 from anyorder.params import did_you_mean
 from anyorder.sweep.code import code
 from anyorder.sweep.graders import GRADERS, agreement
-from anyorder.sweep.items import Item, Task
+from anyorder.sweep.items import Grader, Item, Task
 from anyorder.sweep.sandbox import check_machine
 
 CHECKS = (*GRADERS, "code")
 """How an answer can be compared with a reference."""
+
+
+def judged(name: str, items: Sequence[Item], judge: Grader, model: str) -> Task:
+    """Prompts whose answers a judge marks.
+
+    Args:
+        model: the judge's name.
+    """
+    return Task(name=name, items=items, grader=judge, grading=f"judge {model}")
 
 
 def task_of(name: str, items: Sequence[Item], check: str | None) -> Task:

@@ -146,7 +146,7 @@ def _record(plan: Plan, journal: Journal, setting: Setting, item: Item, number: 
     try:
         return answer.as_record(plan.task.grader(item, answer, first))
     except Failed as failure:  # of a judge
-        return failure.as_record()
+        return {**answer.as_record(0.0), **failure.as_record()}
 
 
 def _text(journal: Journal, setting: Setting, item: Item) -> str | None:
