@@ -55,13 +55,25 @@ class OutputItem(Item):
     output: str | list[Part]
 
 
+class Thought(Wire):
+    """A part of what the model thought."""
+
+    type: Literal["reasoning_text"]
+    text: str
+
+
 class ReasoningItem(Item):
-    """What the model thought; it is not shown to it again, as chat templates do with earlier turns."""
+    """What the model thought before its next message or call; the chat template says whether it sees it again."""
 
     type: Literal["reasoning"]
     summary: list[Any] | None = None
-    content: list[Any] | None = None
+    content: list[Thought] | None = None
     encrypted_content: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return "\n".join(part.text for part in self.content or ())
 
 
 KINDS: dict[str, type[MessageItem | CallItem | OutputItem | ReasoningItem]] = {
@@ -80,15 +92,20 @@ class Conversation:
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     origins: list[str] = field(default_factory=list[str])
     """Path of the parameter in the request, one per message."""
+    thought: str = ""
+    """What was thought before the next message."""
 
     def add(self, message: dict[str, Any], origin: str) -> None:
         """Append a message."""
+        if self.thought and message["role"] == "assistant":
+            message["reasoning_content"] = self.thought
+        self.thought = ""
         self.messages.append(message)
         self.origins.append(origin)
 
     def add_call(self, call: CallItem, origin: str) -> None:
         """A call belongs to the assistant's message before it, if there is one."""
-        if not self.messages or self.messages[-1]["role"] != "assistant":
+        if self.thought or not self.messages or self.messages[-1]["role"] != "assistant":
             self.add({"role": "assistant", "content": None}, origin)
         made = {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         self.messages[-1].setdefault("tool_calls", []).append(made)
@@ -125,8 +142,8 @@ def conversation(given: str | Sequence[dict[str, Any]], instructions: str | None
                 found.add_call(item, origin)
             case OutputItem() as item:
                 found.add({"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)}, origin)
-            case ReasoningItem():
-                pass
+            case ReasoningItem() as item:
+                found.thought = item.text
     return found
 
 
