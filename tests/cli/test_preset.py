@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
+from anyorder.cli import serve
 from anyorder.cli.preset import with_preset
 from anyorder.errors import DataError, ParameterError
+from anyorder.params import DecodeParams
 from anyorder.sweep.preset import table
 
 PRESET = "# chosen by a sweep\n[decoding]\nmax_new_tokens = 7\ntemperature = 0.5\nseed = 3\n"
@@ -57,3 +59,15 @@ def test_what_is_no_preset_is_refused(tmp_path: Path, text: str, message: str) -
 def test_a_missing_preset_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read .*none\.toml"):
         with_preset({}, preset=tmp_path / "none.toml")
+
+
+def test_a_server_takes_a_preset_before_its_file_and_behind_its_flags(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[DecodeParams] = []
+    monkeypatch.setattr(serve, "run", lambda model, settings, limits, defaults: served.append(defaults))
+    (tmp_path / "preset.toml").write_text(PRESET, "utf-8")
+    (tmp_path / "serve.toml").write_text("[decoding]\nmax_new_tokens = 9\ntop_k = 5\n", "utf-8")
+    files = ("--config", str(tmp_path / "serve.toml"), "--preset", str(tmp_path / "preset.toml"))
+    assert cli("serve", *files, "--seed", "4").code == 0
+    assert served == [DecodeParams(max_new_tokens=7, temperature=0.5, seed=4, top_k=5)]

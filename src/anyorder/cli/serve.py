@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from anyorder.cli.decoding import load_model
 from anyorder.cli.flags import DECODE_FLAGS, LOAD_FLAGS, Flag, field_docs, takes
+from anyorder.cli.preset import PRESET_FLAGS, with_preset
 from anyorder.cli.serve_config import PARTS, merged, read_config
 from anyorder.cli.terminal import err_console
 from anyorder.errors import EngineFailed, MissingExtra
@@ -87,18 +88,22 @@ CONFIG_FLAGS = (
 )  # fmt: skip
 
 
-@takes(files=CONFIG_FLAGS, server=SERVER_FLAGS, engine=ENGINE_FLAGS, load=LOAD_FLAGS, params=DECODE_FLAGS)
+@takes(
+    files=CONFIG_FLAGS, server=SERVER_FLAGS, engine=ENGINE_FLAGS, load=LOAD_FLAGS, preset=PRESET_FLAGS,
+    params=DECODE_FLAGS,
+)  # fmt: skip
 def command(
     *,
     files: dict[str, Any],
     server: dict[str, Any],
     engine: dict[str, Any],
     load: dict[str, Any],
+    preset: dict[str, Any],
     params: dict[str, Any],
 ) -> None:
     """Everything is checked before the model is loaded."""
     check_extra()
-    given = dict(zip(PARTS, (server, engine, load, params), strict=True))
+    given = dict(zip(PARTS, (server, engine, load, with_preset(params, **preset)), strict=True))
     config = merged(read_config(files.get("config")), given, files.get("api_keys_file"))
     settings, limits = ServerSettings(**config["server"]), ServiceSettings(**config["engine"])
     defaults = DecodeParams.of(**config["decoding"])
