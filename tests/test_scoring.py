@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -18,6 +20,7 @@ from tests.oracles import Joint, OracleRunner
 import anyorder
 from anyorder import Hole
 from anyorder.conversion.likelihood import Document, causal_score
+from anyorder.decoders.scorers import MonteCarloScorer
 from anyorder.engine.loop import Engine
 from anyorder.engine.sequence import Sequence as Running
 from anyorder.errors import ContextError, ModelError, ParameterError
@@ -29,6 +32,8 @@ from anyorder.window import Window
 
 JOINT = oracles.scrambled(length=6, num_symbols=3, seed=2)
 TEXT = [0, 2, 1, 1, 0, 2]
+LLADA = Path(__file__).parent / "reference" / "llada"
+RECORDED: dict[str, Any] = json.loads((LLADA / "decode.json").read_text("utf-8"))["log_likelihood"][0]
 PROSE = [5, 6, 7, 9, 8, 5, 11, 12, 4, 10, 6]
 
 
@@ -296,3 +301,25 @@ def test_a_scored_event_is_plain_data() -> None:
     assert Scored(0, (1,), (-0.5,)).as_dict() == {
         "type": "scored", "request": 0, "slots": (1,), "logprobs": (-0.5,), "alternatives": ()
     }  # fmt: skip
+
+
+def test_recorded_maskings_give_the_recorded_likelihood() -> None:
+    """What LLaDA's own evaluation code computed, from the sets that it masked; it leaves the mask token possible."""
+    case = RECORDED
+    model = anyorder.load(str(LLADA), dtype="float32")
+    start = len(case["prompt_ids"])
+    ids = [*case["prompt_ids"], *case["answer_ids"]]
+    rows = [row for draw in case["draws"] for row in draw["perturbed"]]
+    sets = [(torch.tensor(row) == case["params"]["mask_id"]).nonzero().flatten() for row in rows]
+    wanted, decode = resolve_scoring(ScoreParams(mode="monte_carlo", start=start, samples=len(sets)), model)
+    scorer = cast(MonteCarloScorer, build_scorer(wanted, decode, model, ids, tokens=200))
+    scorer.mask_id = None
+    scorer._masked = sets.__getitem__  # type: ignore[method-assign]
+    engine = Engine(Runner(model.network), [Running(scorer)])
+    fold = ScoreFold(lambda _: "", wanted)
+    for event in engine.start():
+        fold.add(event)
+    while engine.running:
+        for event in engine.step():
+            fold.add(event)
+    assert fold.result().total == pytest.approx(case["log_likelihood"], abs=1e-3)
