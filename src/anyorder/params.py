@@ -61,6 +61,10 @@ class DecodeParams:
     max_new_tokens: int = 128
     """Longest answer in tokens; the canvas behind the prompt has this many slots. 0 only with holes in the prompt."""
 
+    first_block_length: int | None = None
+    """Full canvas only: slots of the first block, so that there is something to read early. None: as the others. The
+    answer may be another one."""
+
     growth: Growth = "fixed"
     """Full canvas only: show the model all answer slots from the start (fixed) or open them block by block (block)."""
 
@@ -295,6 +299,7 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
     _number("eps", "in (0, 1); 0.001 is the published default", lambda v: 0 < v < 1),
     _number("block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _number("sub_block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
+    _number("first_block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _number("edit_threshold", "in [0, 1]; 0.5 is published for LLaDA2.1", lambda v: 0 <= v <= 1),
     _number("edit_passes", "a whole number of at least 0; 16 is the published default", lambda v: v >= 0, whole=True),
     _number("max_new_tokens", "a whole number of at least 0", lambda v: v >= 0, whole=True, optional=False),

@@ -228,7 +228,7 @@ def _full(
     block = params.block_length
     visible = params.max_new_tokens
     if params.growth == "block" and block is not None:
-        visible = min(visible, block)
+        visible = min(visible, params.first_block_length or block)
     canvas.grow(visible)
     return FullDecoder(
         canvas,
@@ -236,6 +236,7 @@ def _full(
         end=end,
         stop_ids=stop_ids,
         block_length=block if params.max_new_tokens else None,
+        first_block_length=params.first_block_length if params.max_new_tokens else None,
         steps=None if params.steps is None else params.steps // num_blocks(params.max_new_tokens, block),
         eps=params.eps or _EPS,
         shift=model.spec.shift,

@@ -149,12 +149,25 @@ def _check_mode_fields(params: DecodeParams) -> None:
     if params.cfg_scale and (mode != "full" or params.cache != "none"):
         got = f"mode {mode!r} and cache {params.cache!r}"
         _refuse("cfg_scale", f"`cfg_scale` needs mode 'full' and cache 'none', got {got}")
+    if params.first_block_length is not None:
+        _check_first_block(params, mode)
     if params.growth == "block" and mode != "full":
         _refuse("growth", f"`growth` is a choice of mode 'full'; mode {mode!r} opens slots as it goes; drop it")
     if params.sub_block_length is not None and mode == "full":
         _refuse("sub_block_length", "`sub_block_length` belongs to mode 'block'; drop it")
     if params.measure_drift and params.cache == "none":
         _refuse("measure_drift", "`measure_drift` compares a cache with none, and the cache is 'none'; name a cache")
+
+
+def _check_first_block(params: DecodeParams, mode: Mode) -> None:
+    """Only a canvas that is read as a whole does not care where its blocks end."""
+    name = "first_block_length"
+    if mode == "block":
+        _refuse(name, f"`{name}` belongs to mode 'full'; a block model reads blocks of one length; drop it")
+    if mode == "causal":
+        _refuse(name, f"`{name}` belongs to mode 'full'; mode 'causal' has a token to read after every pass; drop it")
+    if params.steps is not None:
+        _refuse(name, f"`{name}` and `steps`, which are shared among equal blocks, do not go together; drop one")
 
 
 def _check_edits(params: DecodeParams, model: LoadedModel) -> None:

@@ -40,6 +40,7 @@ ANYTHING: dict[str, st.SearchStrategy[Any]] = {
     "steps": st.integers(1, 12),
     "block_length": st.integers(1, 16),
     "sub_block_length": st.sampled_from([1, 2, 4, 8]),
+    "first_block_length": st.integers(1, 9),
     "edit_threshold": st.sampled_from([0.0, 0.5]),
     "edit_passes": st.integers(0, 3),
     "max_new_tokens": st.integers(0, 20),

@@ -31,7 +31,12 @@ MODES: dict[str, list[dict[str, Any]]] = {
         {"cache": "sub_block", "sub_block_length": 4},
     ],
     "sdar": [{"threshold": 0.1}, {"policy": "sequential"}, {"cache": "none"}],
-    "llada": [{"threshold": 0.06}, {"threshold": 0.06, "cache": "prefix", "block_length": 4}, {"cfg_scale": 0.5}],
+    "llada": [
+        {"threshold": 0.06},
+        {"threshold": 0.06, "cache": "prefix", "block_length": 4},
+        {"cfg_scale": 0.5},
+        {"threshold": 0.06, "first_block_length": 3},
+    ],
 }
 BEGINNINGS = st.sampled_from([[5], [5, 6, 7, 8, 9] * 3, [7, 8, 9, 10] * 8])
 

@@ -24,6 +24,7 @@ class FullDecoder(DecoderBase):
         canvas: the prompt and the answer slots that are visible from the start.
         end: first column behind the answer; the canvas grows up to it block by block if it is shorter.
         block_length: slots per block; None makes everything up to `end` one block.
+        first_block_length: of the first block; None: as the others.
         steps: scheduled passes per block; None commits one slot per scheduled pass.
         eps: end of Dream's time grid.
         shift: a slot is predicted by the row before it.
@@ -38,6 +39,7 @@ class FullDecoder(DecoderBase):
         end: int,
         stop_ids: tuple[int, ...] = (),
         block_length: int | None = None,
+        first_block_length: int | None = None,
         steps: int | None = None,
         eps: float = 1e-3,
         shift: bool = False,
@@ -54,8 +56,9 @@ class FullDecoder(DecoderBase):
         self.cfg_scale = cfg_scale
         self.block_index = 0
         self.left: list[tuple[int, Span]] = []  # blocks that were left, because of their schedule, with open slots
-        first = canvas.answer_start if block_length is not None else 0
-        self._enter(Span(first, min(first + (block_length or end), end)))
+        length = first_block_length or block_length
+        first = canvas.answer_start if length is not None else 0
+        self._enter(Span(first, min(first + (length or end), end)))
 
     def _enter(self, block: Span) -> None:
         self.block = block

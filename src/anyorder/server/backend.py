@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from anyorder.server.errors import ApiError
 from anyorder.server.gap import FimTokens, fim_tokens
 from anyorder.server.limiter import Lease
 from anyorder.server.metrics import ServerMetrics
+from anyorder.server.realtime import with_early_text
 from anyorder.server.settings import ServerSettings
 from anyorder.server.streams.answer import Answer
 from anyorder.serving import Priority, ScoreWork, Service, Ticket, Work
@@ -131,6 +132,8 @@ class Backend:
         Raises:
             LimitExceeded: the client may not have that many tokens now.
         """
+        if ask.realtime:
+            ask = replace(ask, params=with_early_text(ask.params, self.model.spec.decoder))
         if ask.key is not None:
             ask.key.reserve(ask.tokens)
         choices: list[Choice] = []
