@@ -19,6 +19,7 @@ class ByteTokenizer:
     """One token per byte of UTF-8; a chat is `role:content` lines."""
 
     has_chat_template = True
+    chat_template: str | None = None
     eos = None
 
     def encode_text(self, text: str, *, bos: bool = False) -> list[int]:
@@ -26,6 +27,9 @@ class ByteTokenizer:
 
     def encode_chat(self, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> list[int]:
         return self.encode_text("".join(f"{message['role']}:{message['content']}\n" for message in messages))
+
+    def answer_opening(self, inputs: Any = None) -> str:
+        return ""
 
     def decode(self, ids: list[int], skip_special: bool = True) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")

@@ -18,6 +18,7 @@ class NumberTokenizer:
     """Token 7 is "7"; a message is its role's token, its words, and the stop token."""
 
     has_chat_template = True
+    chat_template: str | None = None
 
     def encode_text(self, text: str, *, bos: bool = False) -> list[int]:
         return [int(word) for word in text.split()]
@@ -27,6 +28,9 @@ class NumberTokenizer:
         for message in messages:
             ids += [ROLES[message["role"]], *self.encode_text(message["content"]), STOPS[0]]
         return [*ids, ROLES["assistant"]] if add_generation_prompt else ids
+
+    def answer_opening(self, inputs: Any = None) -> str:
+        return ""
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         return " ".join(str(token) for token in ids if token >= FIRST_WORD)

@@ -44,7 +44,7 @@ curl localhost:8000/v1/chat/completions -H 'content-type: application/json' \\
   -d '{"model": "smollm2", "messages": [{"role": "user", "content": "Hi!"}], "stream": true}'
 """
 SERVER_PANELS: dict[str, tuple[str, ...]] = {
-    "Server": ("host", "port", "name", "fim_tokens", "insecure", "cors_origins"),
+    "Server": ("host", "port", "name", "fim_tokens", "tool_parser", "reasoning_parser", "insecure", "cors_origins"),
     "Limits per client": ("requests_per_minute", "tokens_per_minute", "concurrent_requests"),
     "Limits": ("max_body_bytes", "max_choices", "max_connections", "header_timeout_s", "body_timeout_s",
                "write_timeout_s", "request_timeout_s", "ping_s", "drain_s"),

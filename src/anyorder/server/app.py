@@ -67,7 +67,7 @@ def make_app(
         ModelError: the model has no tokenizer, or none of the tokens that the settings tell it to use.
     """
     backend = Backend(service, settings, defaults or DecodeParams())
-    _ = backend.tokenizer, backend.byte_ids, backend.fim
+    _ = backend.tokenizer, backend.byte_ids, backend.fim, backend.syntax
     backend.metrics.watch(service)
 
     @asynccontextmanager

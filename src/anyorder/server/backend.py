@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,6 +16,8 @@ from anyorder.errors import ModelError, ParameterError
 from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt
 from anyorder.scoring import ScoreFold, ScoreParams, resolve_scoring
+from anyorder.server.channels.parser import Channels
+from anyorder.server.channels.syntax import Syntax, syntax_of
 from anyorder.server.choice import Choice
 from anyorder.server.errors import ApiError
 from anyorder.server.gap import FimTokens, fim_tokens
@@ -27,6 +29,7 @@ from anyorder.server.streams.answer import Answer
 from anyorder.serving import Priority, ScoreWork, Service, Ticket, Work
 
 if TYPE_CHECKING:
+    from anyorder.models.chat import TemplateInputs
     from anyorder.models.loaded import LoadedModel
     from anyorder.models.tokenizer import Tokenizer
 
@@ -40,6 +43,8 @@ class Ask:
     n: int = 1
     stops: Sequence[str] = ()
     with_tokens: bool = False
+    channels: Callable[[], Channels] | None = None
+    """Makes the reader of an answer's channels; None: all of its text is content."""
     realtime: bool = False
     tag: str = ""
     key: Lease | None = None
@@ -99,9 +104,30 @@ class Backend:
         """
         return fim_tokens(self.tokenizer) if self.settings.fim_tokens else None
 
+    @cached_property
+    def syntax(self) -> Syntax:
+        """How the model writes reasoning and tool calls."""
+        settings = self.settings
+        return syntax_of(
+            self.model.spec.name,
+            self.tokenizer.chat_template,
+            reasoning=settings.reasoning_parser,
+            tools=settings.tool_parser,
+        )
+
+    @cached_property
+    def markers(self) -> frozenset[int]:
+        """Control tokens that mark channels."""
+        found = (self.tokenizer.token_id(marker) for marker in self.syntax.markers)
+        return frozenset(token for token in found if token is not None)
+
     def decode(self, ids: Sequence[int]) -> str:
         """Ids to text."""
         return self.tokenizer.decode(list(ids))
+
+    def decode_marked(self, ids: Sequence[int]) -> str:
+        """Ids to text, the markers of channels included."""
+        return self.tokenizer.decode(list(ids), shown=self.markers) if self.markers else self.decode(ids)
 
     def spell(self, id: int) -> str:
         """A token by itself: its text, or what the vocabulary calls it where it has none."""
@@ -119,10 +145,14 @@ class Backend:
             message = f"{count} answers are wanted at once; this server gives at most {self.settings.max_choices}"
             raise ApiError(400, message, param=param, code="too_many_choices")
 
-    async def encode(self, prompt: Prompt, param: str) -> list[int | Hole]:
-        """A prompt as ids and holes, made in a thread: long texts take their time."""
+    async def encode(self, prompt: Prompt, param: str, inputs: TemplateInputs | None = None) -> list[int | Hole]:
+        """A prompt as ids and holes, made in a thread: long texts take their time.
+
+        Args:
+            inputs: for the chat template, checked before.
+        """
         try:
-            return await to_thread.run_sync(partial(encode_prompt, self.model, prompt))
+            return await to_thread.run_sync(partial(encode_prompt, self.model, prompt, inputs))
         except ParameterError as error:
             raise ParameterError(str(error), param=param) from None
 
@@ -152,14 +182,16 @@ class Backend:
         ticket = await self._submitted(work)
         hole = sum(part.length for part in prompt if isinstance(part, Hole))
         stop_ids = self.model.stop_ids if ask.params.stop_ids is None else ask.params.stop_ids
+        channels = ask.channels() if ask.channels else None
         answer = Answer(
-            self.decode,
+            self.decode_marked if channels else self.decode,
             stop_ids,
             ask.stops,
             hole=hole > 0,
             byte_ids=self.byte_ids,
             with_tokens=ask.with_tokens,
             spell=self.spell,
+            channels=channels,
         )
         return Choice(index=index, prompt=number, ticket=ticket, answer=answer, hole_length=hole)
 

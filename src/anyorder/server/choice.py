@@ -49,7 +49,7 @@ class Choice:
         delta = Delta() if isinstance(event, Scored) else self.answer.add(event)
         self.tokens += delta.tokens
         self.last_at = time.monotonic()
-        if delta.text and self.first_text_at is None:
+        if delta.parts and self.first_text_at is None:
             self.first_text_at = self.last_at
         return delta
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 from anyorder.errors import ParameterError
+from anyorder.server.channels.syntax import REASONING, TOOLS
 from anyorder.server.keys import LIMITS, ApiKey, Limits, limit_fault
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -42,6 +43,12 @@ class ServerSettings:
 
     fim_tokens: bool = False
     """The model was trained to fill gaps with control tokens (`<|fim_prefix|>` or alike): use them for a `suffix`."""
+
+    tool_parser: str = "auto"
+    """How the model writes tool calls: auto (as its family and chat template do), hermes, gemma4 or none."""
+
+    reasoning_parser: str = "auto"
+    """How the model writes what it thinks: auto (as its chat template does), think, gemma4 or none."""
 
     insecure: bool = False
     """Listen on an address that others can reach without asking for a key."""
@@ -99,6 +106,7 @@ class ServerSettings:
 
 
 _TEXTS = ("api_keys", "cors_origins")
+_PARSERS = {"tool_parser": TOOLS, "reasoning_parser": REASONING}
 _SWITCHES = ("fim_tokens", "insecure")
 
 
@@ -107,6 +115,9 @@ def _fault(name: str, value: object) -> str | None:
     if name in ("host", "name"):
         fits = (isinstance(value, str) and value != "") or (name == "name" and value is None)
         return None if fits else f"`{name}` must be a text, got {value!r}"
+    if name in _PARSERS:
+        known = ("auto", *_PARSERS[name], "none")
+        return None if value in known else f"`{name}` must be one of {', '.join(known)}, got {value!r}"
     if name in LIMITS:
         return limit_fault(name, value)
     if name == "keys":

@@ -21,15 +21,17 @@ def usage(choices: Sequence[Choice]) -> dict[str, Any]:
     prompt = sum(choice.prompt_tokens for choice in first.values())
     cached = sum(choice.cached_tokens for choice in first.values())
     completion = sum(choice.answer.delivered for choice in choices)
+    reasoning = sum(choice.answer.reasoning_tokens for choice in choices)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": 0},
         "completion_tokens_details": {
-            "reasoning_tokens": 0, "audio_tokens": 0, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
+            "reasoning_tokens": reasoning, "audio_tokens": 0, "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
         },
-        "reasoning_tokens": 0,
+        "reasoning_tokens": reasoning,
         "cached_input_tokens": cached,
         "diffusion": diffusion(answers),
         **({"scoring": scoring(choices)} if len(answers) < len(choices) else {}),

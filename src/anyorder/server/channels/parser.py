@@ -52,6 +52,7 @@ class Channels:
         single: bool = False,
         new_id: Callable[[], str] = new_call_id,
     ) -> None:
+        self._made = (syntax, thinking, tools, single)
         self.reasoning = syntax.reasoning
         self.calls = syntax.tools if tools else None
         self.names = frozenset(tools)
@@ -73,6 +74,11 @@ class Channels:
             self.spans.append((0, 0))
         else:
             self._bare = False
+
+    def fresh(self) -> Channels:
+        """One like this that has read nothing: for texts that are not final."""
+        syntax, thinking, tools, single = self._made
+        return Channels(syntax, thinking=thinking, tools=tools, single=single)
 
     def push(self, text: str) -> list[Part]:
         """What this text adds."""

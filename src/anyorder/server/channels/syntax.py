@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anyorder.errors import ModelError
 from anyorder.server.channels import gemma4, hermes
 
 
@@ -85,9 +86,13 @@ def syntax_of(family: str, template: str | None, *, reasoning: str = "auto", too
         template: its chat template.
         reasoning: a key of `REASONING`, "none", or "auto": what the template shows.
         tools: a key of `TOOLS`, "none", or "auto": what the template shows, else hermes for the families in `PROMPTED`.
+    Raises:
+        ModelError: the template cannot tell of tools, and no message could do so in the syntax that is named.
     """
     template = template or ""
     chosen = _tools(family, template) if tools == "auto" else tools
+    if chosen not in ("hermes", "none") and not _reads_tools(template):
+        raise ModelError(f"`tool_parser` {chosen!r} needs a chat template that tells of tools; use 'hermes' or 'none'")
     return Syntax(
         reasoning=REASONING.get(_reasoning(template) if reasoning == "auto" else reasoning),
         tools=TOOLS.get(chosen),

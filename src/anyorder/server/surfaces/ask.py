@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -11,6 +11,7 @@ from anyorder.canvas import Hole
 from anyorder.errors import ParameterError
 from anyorder.params import DecodeParams
 from anyorder.server.backend import Ask
+from anyorder.server.channels.parser import Channels
 from anyorder.server.choice import Choice
 from anyorder.server.endpoint import backend_of, request_id
 from anyorder.server.wire.common import Common, renamed
@@ -25,6 +26,7 @@ async def submitted(
     param: str,
     stops: Sequence[str] = (),
     with_tokens: bool = False,
+    channels: Callable[[], Channels] | None = None,
 ) -> list[Choice]:
     """Hand one prompt to the engine, `wire.choices` times.
 
@@ -32,6 +34,7 @@ async def submitted(
         param: the request's own name for the longest answer.
         stops: texts that end the answer, besides the client's.
         with_tokens: keep the tokens of the answers, for log-probabilities.
+        channels: makes the reader of an answer's channels.
     Raises:
         ParameterError: the engine refuses a parameter; under the name that the request has for it.
     """
@@ -43,6 +46,7 @@ async def submitted(
         n=wire.choices,
         stops=(*stops, *wire.stops),
         with_tokens=with_tokens,
+        channels=channels,
     )
     try:
         return await backend_of(request).submit(ask)

@@ -18,9 +18,10 @@ from anyorder.server.connection import while_connected
 from anyorder.server.endpoint import Record, backend_of, endpoint, respond
 from anyorder.server.errors import bad_request
 from anyorder.server.surfaces.ask import submitted, terms
+from anyorder.server.surfaces.prepare import prepare
 from anyorder.server.surfaces.scores import answered_and_scored, check_mode
 from anyorder.server.usage import usage
-from anyorder.server.wire.chat import PREFIX, ChatRequest, ChatVoice
+from anyorder.server.wire.chat import PREFIX, READ, ChatRequest, ChatVoice
 from anyorder.server.wire.common import decode_params, without_neutral
 
 
@@ -38,7 +39,7 @@ class Asked:
 async def chat_completions(request: Request, record: Record) -> Response:
     """Answer a chat."""
     backend = backend_of(request)
-    wire = validate(ChatRequest, without_neutral(await read_object(request, backend.settings)))
+    wire = validate(ChatRequest, without_neutral(await read_object(request, backend.settings), READ))
     mode = wire.score_mode
     check_mode(backend, mode)
     asked = await ask_chat(request, wire)
@@ -62,14 +63,17 @@ async def ask_chat(request: Request, wire: ChatRequest) -> Asked:
     backend.check_choices(wire.choices)
     if not backend.tokenizer.has_chat_template:
         raise bad_request("this model has no chat template; use /v1/completions", code="unsupported_by_model")
-    prompt = await backend.encode(wire.plain_messages(), "messages")
+    talk = prepare(backend, wire)
+    prompt = await backend.encode(talk.messages, "messages", talk.inputs)
     limit, param = wire.limit
     longest = backend.longest_answer(prompt) if limit is None else limit
     if longest < 1:
         raise bad_request(f"`{param}` must be at least 1, got {longest}", param=param)
     params = decode_params(wire, backend.defaults, max_new_tokens=longest, param=param)
-    params = params.replace(top_logprobs=wire.top)
-    choices = await submitted(request, wire, prompt, params, param=param, with_tokens=wire.logprobs)
+    params = params.replace(top_logprobs=wire.top, **talk.preset(params))
+    choices = await submitted(
+        request, wire, prompt, params, param=param, with_tokens=wire.logprobs, channels=talk.channels
+    )
     return Asked(choices, params, wire.top)
 
 

@@ -55,7 +55,7 @@ def entry(backend: Backend) -> dict[str, Any]:
         "pricing": dict.fromkeys(("prompt", "completion", "input_cache_reads", "input_cache_writes"), "0"),
         "openrouter": None,
         "datacenters": [],
-        "supported_features": [],
+        "supported_features": ["tools"] if backend.syntax.tools else [],
         "modes": list(spec.modes),
         "infills": fills(backend),
     }

@@ -13,7 +13,7 @@ from anyorder.server.body import read_object, validate
 from anyorder.server.endpoint import Record, backend_of, endpoint, streaming, whole
 from anyorder.server.errors import ApiError
 from anyorder.server.surfaces.chat import Asked, ask_chat
-from anyorder.server.wire.chat import ChatRequest
+from anyorder.server.wire.chat import READ, ChatRequest
 from anyorder.server.wire.common import without_neutral
 from anyorder.server.wire.responses import ResponsesRequest, separated
 from anyorder.server.wire.responses_input import Conversation, conversation
@@ -38,7 +38,7 @@ async def responses(request: Request, record: Record) -> Response:
     talk = conversation(wire.input, wire.instructions)
     try:
         chat = validate(
-            ChatRequest, without_neutral({**wire.sampling(), "messages": talk.messages, **wire.functions()})
+            ChatRequest, without_neutral({**wire.sampling(), "messages": talk.messages, **wire.functions()}, READ)
         )
         asked = await ask_chat(request, chat)
     except (ApiError, ParameterError) as error:

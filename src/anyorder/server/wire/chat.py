@@ -4,43 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from anyorder.scoring import ScoreMode
+from anyorder.server.channels.effort import Level
+from anyorder.server.channels.parts import CallArguments, CallBegun, Content, Part, Reasoning, Spoken
 from anyorder.server.choice import Choice
-from anyorder.server.errors import bad_request, unsupported
-from anyorder.server.streams.answer import Delta
+from anyorder.server.streams.answer import Answer, Delta
 from anyorder.server.streams.tokens import Token
-from anyorder.server.wire.common import Limited, Wire
 from anyorder.server.wire.logprobs import LogprobsMode, as_chat, checked_top, score_mode
+from anyorder.server.wire.messages import ChatMessage
+from anyorder.server.wire.tools import WithTools
 
 PREFIX = "chatcmpl"
 
 
-class TextPart(Wire):
-    """A part of a message; only text is read."""
-
-    type: Literal["text"]
-    text: str
+READ = ("tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "chat_template_kwargs")
+"""Parameters that only chats read."""
 
 
-class ChatMessage(Wire):
-    """One message; what clients echo back from an answer may be there as long as it is empty."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[TextPart] | None = None
-    name: None = None
-    refusal: None = None
-    tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
-    tool_call_id: None = None
-    function_call: None = None
-    audio: None = None
-    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
-
-
-class ChatRequest(Limited):
+class ChatRequest(WithTools):
     """A chat to answer."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1024)]
@@ -48,10 +33,8 @@ class ChatRequest(Limited):
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     logprobs_mode: LogprobsMode | None = None
     """What the log-probabilities are of; None: of the pass that committed a token."""
-
-    def plain_messages(self) -> list[dict[str, str]]:
-        """Role and text of every message."""
-        return [_plain(number, message) for number, message in enumerate(self.messages)]
+    reasoning_effort: Level | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
     @property
     def score_mode(self) -> ScoreMode | None:
@@ -62,16 +45,6 @@ class ChatRequest(Limited):
     def top(self) -> int:
         """How many alternatives to list per token."""
         return checked_top(self.top_logprobs, "top_logprobs", wanted=self.logprobs)
-
-
-def _plain(number: int, message: ChatMessage) -> dict[str, str]:
-    if message.role in ("tool", "function"):
-        raise unsupported(f"messages[{number}].role", f"role {message.role!r}: this server does not parse tools yet")
-    if message.content is None:
-        raise bad_request(f"messages[{number}].content is missing", param=f"messages[{number}].content")
-    parts = message.content if isinstance(message.content, list) else None
-    text = message.content if parts is None else "\n".join(part.text for part in parts)
-    return {"role": "system" if message.role == "developer" else message.role, "content": str(text)}
 
 
 @dataclass(frozen=True)
@@ -89,7 +62,7 @@ class ChatVoice:
         parts = [
             {
                 "index": choice.index,
-                "message": {"role": "assistant", "content": choice.answer.text, "refusal": None, "tool_calls": None},
+                "message": _message(choice.answer.spoken),
                 "finish_reason": choice.answer.finish_reason,
                 "logprobs": self._logs(choice.tokens),
             }
@@ -98,17 +71,27 @@ class ChatVoice:
         return {**self.head, "object": "chat.completion", "choices": parts, "usage": usage, "warning": None}
 
     def chunk(self, choice: Choice, delta: Delta, *, opens: bool) -> dict[str, Any]:
-        """One piece of an answer; the first one names the role, and comes with text or the end."""
+        """One piece of an answer; the first one names the role, and comes with something said or the end."""
         content: dict[str, Any] = {"role": "assistant"} if opens else {}
-        if delta.text or opens:
-            content["content"] = delta.text
-        return self._chunk(choice.index, content, delta.finish_reason, self._logs(delta.tokens))
+        said = _said(delta.parts)
+        if opens and not said:
+            content["content"] = ""
+        return self._chunk(choice.index, content | said, delta.finish_reason, self._logs(delta.tokens))
 
-    def snapshot(self, choice: Choice, text: str, progress: float) -> dict[str, Any]:
-        """The whole answer as it stands."""
-        content = {"role": "assistant", "content": text, "tool_calls": []}
+    def snapshot(self, choice: Choice, text: str, progress: float, delta: Delta) -> dict[str, Any]:
+        """The whole answer as it stands; calls are not part of the snapshot, each is told once, when it is sure."""
+        answer = choice.answer
+        spoken = answer.spoken if answer.finish_reason else _as_it_stands(answer, text)
+        calls = _said([part for part in delta.parts if isinstance(part, CallBegun | CallArguments)])
+        content = {
+            "role": "assistant",
+            "content": spoken.content,
+            "tool_calls": [],
+            **_thought(spoken.reasoning),
+            **calls,
+        }
         meta = {"diffusion_content": True, "diffusion_progress": progress}
-        chunk = self._chunk(choice.index, content, choice.answer.finish_reason, None)
+        chunk = self._chunk(choice.index, content, answer.finish_reason, None)
         return {**chunk, "diffusion_meta": meta, "reasoning_summary": None}
 
     def last_chunk(self, usage: dict[str, Any]) -> dict[str, Any]:
@@ -121,3 +104,50 @@ class ChatVoice:
 
     def _logs(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
         return as_chat(tokens, self.top, self.mode) if self.logprobs else None
+
+
+def _message(spoken: Spoken) -> dict[str, Any]:
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in spoken.calls
+    ]
+    content = spoken.content or (None if calls or spoken.reasoning else "")
+    message = {"role": "assistant", "content": content, "refusal": None, "tool_calls": calls or None}
+    return {**message, **_thought(spoken.reasoning)}
+
+
+def _thought(text: str) -> dict[str, Any]:
+    """Reasoning under both names that clients look for; nothing if there is none."""
+    return {"reasoning_content": text, "reasoning": text} if text else {}
+
+
+def _said(parts: Sequence[Part]) -> dict[str, Any]:
+    """Fields of a delta that say these parts."""
+    said: dict[str, Any] = {}
+    for part in parts:
+        match part:
+            case Content():
+                said["content"] = said.get("content", "") + part.text
+            case Reasoning():
+                said |= _thought(said.get("reasoning", "") + part.text)
+            case CallBegun():
+                function = {"name": part.name, "arguments": ""}
+                call = {"index": part.index, "id": part.id, "type": "function", "function": function}
+                said.setdefault("tool_calls", []).append(call)
+            case CallArguments():
+                calls = said.setdefault("tool_calls", [])
+                if calls and calls[-1]["index"] == part.index:
+                    calls[-1]["function"]["arguments"] += part.text
+                else:
+                    calls.append({"index": part.index, "function": {"arguments": part.text}})
+    return said
+
+
+def _as_it_stands(answer: Answer, text: str) -> Spoken:
+    """Channels of a snapshot; a call that is not complete is not shown."""
+    spoken = Spoken()
+    if answer.channels is None:
+        spoken.content = text
+    else:
+        spoken.add(answer.channels.fresh().push(text))
+    return spoken

@@ -128,7 +128,7 @@ class CompletionVoice:
         part = self._part(choice, text, delta.finish_reason, delta.tokens)
         return {**self.head, "object": "text_completion", "choices": [part]}
 
-    def snapshot(self, choice: Choice, text: str, progress: float) -> dict[str, Any]:
+    def snapshot(self, choice: Choice, text: str, progress: float, delta: Delta) -> dict[str, Any]:
         """The whole answer as it stands."""
         part = self._part(choice, self._echo(choice) + text, choice.answer.finish_reason, ())
         meta = {"diffusion_content": True, "diffusion_progress": progress}

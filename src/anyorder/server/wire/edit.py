@@ -10,9 +10,9 @@ from pydantic import Field
 
 from anyorder.server.choice import Choice
 from anyorder.server.streams.answer import Delta
-from anyorder.server.wire.chat import TextPart
 from anyorder.server.wire.common import Limited, Wire
 from anyorder.server.wire.mercury import MAX_STOPS
+from anyorder.server.wire.messages import TextPart
 
 OPENING, CLOSING = "```\n", "\n```"
 """What editors expect around the new text of a region."""
@@ -73,7 +73,7 @@ class EditVoice:
         role = {"role": "assistant"} if opens else {}
         return self._chunk(choice.index, {**role, "content": after[len(before) :]}, delta.finish_reason)
 
-    def snapshot(self, choice: Choice, text: str, progress: float) -> dict[str, Any]:
+    def snapshot(self, choice: Choice, text: str, progress: float, delta: Delta) -> dict[str, Any]:
         """The whole answer as it stands."""
         reason = choice.answer.finish_reason
         content = self._whole(choice) if reason else self._shown(text)

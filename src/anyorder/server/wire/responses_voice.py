@@ -37,7 +37,7 @@ class ResponsesVoice:
     def reply(self, choices: Sequence[Choice], usage: dict[str, Any]) -> dict[str, Any]:
         """The whole answer."""
         answer = choices[0].answer
-        self._grown(Delta(answer.text, tuple(choices[0].tokens), answer.finish_reason))
+        self._grown(Delta(answer.text, tuple(choices[0].tokens), answer.finish_reason, tuple(answer.parts)))
         return self._finished(choices, usage)
 
     async def of(self, choices: Sequence[Choice], failed: Callable[[Exception], None]) -> AsyncGenerator[bytes]:
@@ -65,8 +65,11 @@ class ResponsesVoice:
     def _grown(self, delta: Delta) -> list[Event]:
         """Events of one step; an answer without text has an empty message."""
         events: list[Event] = []
-        if delta.text or (delta.finish_reason and not self.output.items):
-            events += self.output.add(Content(delta.text), self._logprobs(delta.tokens))
+        logprobs = self._logprobs(delta.tokens)
+        nothing = delta.finish_reason and not delta.parts and not self.output.items
+        for part in [Content("")] if nothing else delta.parts:
+            events += self.output.add(part, logprobs if isinstance(part, Content) else ())
+            logprobs = [] if isinstance(part, Content) else logprobs
         if delta.finish_reason:
             events += self.output.close("incomplete" if delta.finish_reason == "length" else "completed")
         return events

@@ -1,0 +1,117 @@
+"""What a chat says of tools and reasoning, settled with what the model can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from anyorder.errors import ParameterError
+from anyorder.models.chat import TemplateInputs, check_variables
+from anyorder.params import DecodeParams
+from anyorder.policies.catalog import POLICIES
+from anyorder.server.backend import Backend
+from anyorder.server.channels.effort import EFFORTS, preset
+from anyorder.server.channels.parser import Channels
+from anyorder.server.channels.prompted import with_tools
+from anyorder.server.errors import unsupported
+from anyorder.server.wire.chat import ChatRequest
+from anyorder.server.wire.messages import template_messages
+from anyorder.server.wire.tools import Tool
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A chat ready to be rendered, and how its answer is to be read."""
+
+    messages: list[dict[str, Any]]
+    inputs: TemplateInputs | None
+    """None: the template gets messages only."""
+    channels: Callable[[], Channels] | None
+    preset: Callable[[DecodeParams], dict[str, float]]
+    """Decode parameters of the effort that was asked for."""
+
+
+def prepare(backend: Backend, wire: ChatRequest) -> Talk:
+    """Everything that a chat's messages, tools and reasoning come to.
+
+    Raises:
+        ApiError, ParameterError: the model cannot do it.
+    """
+    syntax = backend.syntax
+    tools = wire.callable_tools()
+    messages = template_messages(wire.messages)
+    _check_tools(backend, tools, messages)
+    variables = _variables(backend, wire)
+    shown = [{"type": "function", "function": tool.function.shown()} for tool in tools]
+    if syntax.prompted and (tools or any("tool_calls" in said or said["role"] == "tool" for said in messages)):
+        messages, shown = with_tools(messages, shown), []
+    inputs = TemplateInputs(tools=tuple(shown), variables=variables) if shown or variables else None
+    names = frozenset(tool.function.name for tool in tools)
+    channels = None
+    if syntax.reasoning is not None or names:
+        single, thinking = wire.parallel_tool_calls is False, _is_thinking(backend, variables)
+        channels = partial(Channels, syntax, thinking=thinking, tools=names, single=single)
+    return Talk(messages, inputs, channels, partial(_preset, backend, wire))
+
+
+def _check_tools(backend: Backend, tools: list[Tool], messages: list[dict[str, Any]]) -> None:
+    """Refuse tools, calls and results where the model has no way to write or read them."""
+    if backend.syntax.tools is not None:
+        return
+    told = f"{backend.model.spec.title}: how this model calls tools is not known; if you know, set `--tool-parser`"
+    if tools:
+        raise unsupported("tools", f"`tools`: {told}")
+    for number, message in enumerate(messages):
+        if message["role"] == "tool":
+            raise unsupported(f"messages[{number}].role", f"role 'tool': {told}")
+        if "tool_calls" in message:
+            raise unsupported(f"messages[{number}].tool_calls", f"tool calls in messages: {told}")
+
+
+def _variables(backend: Backend, wire: ChatRequest) -> dict[str, Any]:
+    """Variables for the template: those of the request, and the switch that its effort sets."""
+    variables = dict(wire.chat_template_kwargs or {})
+    try:
+        check_variables(backend.tokenizer.chat_template or "", variables, {})
+    except ParameterError as error:
+        param = "chat_template_kwargs"
+        raise ParameterError(f"`chat_template_kwargs`: {error}", param=param) from None
+    if wire.reasoning_effort is None:
+        return variables
+    thinks, way = EFFORTS[wire.reasoning_effort].thinks, backend.syntax.reasoning
+    if way is None:
+        if thinks:
+            message = "`reasoning_effort`: the served model has no reasoning channel; leave it out or use 'none'"
+            raise unsupported("reasoning_effort", message)
+        return variables
+    if variables.get(way.switch, thinks) is not thinks:
+        message = f"`reasoning_effort` and `chat_template_kwargs.{way.switch}` contradict each other; drop one"
+        raise ParameterError(message, param="reasoning_effort")
+    try:
+        check_variables(backend.tokenizer.chat_template or "", {way.switch: thinks}, {})
+    except ParameterError:
+        if thinks:
+            return variables  # it always reasons
+        message = "`reasoning_effort`: the served model always reasons; leave it out or use 'low' to 'max'"
+        raise unsupported("reasoning_effort", message) from None
+    return {**variables, way.switch: thinks}
+
+
+def _is_thinking(backend: Backend, variables: dict[str, Any]) -> bool:
+    """Does the template open the reasoning channel for the answer?"""
+    way = backend.syntax.reasoning
+    if way is None:
+        return False
+    opening = backend.tokenizer.answer_opening(TemplateInputs(variables=variables))
+    return opening.rfind(way.open.strip()) > opening.rfind(way.close)
+
+
+def _preset(backend: Backend, wire: ChatRequest, params: DecodeParams) -> dict[str, float]:
+    if wire.reasoning_effort is None or backend.syntax.reasoning is None:
+        return {}
+    spec = backend.model.spec
+    causal = (spec.decoder if params.mode == "auto" else params.mode) == "causal"
+    reads = not causal and "threshold" in POLICIES[params.policy or spec.policy].reads
+    return preset(EFFORTS[wire.reasoning_effort], named=wire.diffusion or {}, reads_threshold=reads)

@@ -1,0 +1,112 @@
+"""Messages of a chat: as clients send them, and as a chat template reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from anyorder.server.body import parse_object
+from anyorder.server.errors import ApiError, bad_request, unsupported
+from anyorder.server.wire.common import Wire
+
+
+class TextPart(Wire):
+    """A part of a message; only text is read."""
+
+    type: Literal["text"]
+    text: str
+
+
+class CalledFunction(Wire):
+    """What was called."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallMade(Wire):
+    """A call in an earlier answer."""
+
+    id: Annotated[str, Field(min_length=1, max_length=256)]
+    type: Literal["function"] = "function"
+    index: int | None = None
+    function: CalledFunction
+
+
+class ChatMessage(Wire):
+    """One message; what clients echo back from an answer may be there as long as it is empty."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[TextPart] | None = None
+    name: str | None = None
+    refusal: None = None
+    tool_calls: list[ToolCallMade] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    function_call: None = None
+    audio: None = None
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+
+
+def template_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """The messages as a chat template reads them: arguments as objects, results with the name of their tool.
+
+    Raises:
+        ApiError: a message has what its role has not, or answers a call that nobody made; `param` says which.
+    """
+    made: dict[str, str] = {}
+    read: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        _check_fields(number, message)
+        plain: dict[str, Any] = {"role": _role(message), "content": _text(number, message)}
+        if message.tool_calls:
+            plain["tool_calls"] = [_call(number, place, call) for place, call in enumerate(message.tool_calls)]
+            made |= {call.id: call.function.name for call in message.tool_calls}
+        thought = message.reasoning_content or message.reasoning
+        if thought:
+            plain["reasoning_content"] = thought
+        if message.role == "tool":
+            plain |= _answered(number, message, made)
+        read.append(plain)
+    return read
+
+
+def _check_fields(number: int, message: ChatMessage) -> None:
+    where, role = f"messages[{number}]", message.role
+    if role == "function":
+        raise unsupported(f"{where}.role", "role 'function' is the old way; send the result with role 'tool'")
+    for name, owner in (("tool_calls", "assistant"), ("reasoning_content", "assistant"), ("reasoning", "assistant"),
+                        ("tool_call_id", "tool"), ("name", "tool")):  # fmt: skip
+        if getattr(message, name) and role != owner:
+            raise bad_request(f"`{where}.{name}` belongs to role {owner!r}, not {role!r}", param=f"{where}.{name}")
+
+
+def _role(message: ChatMessage) -> str:
+    return "system" if message.role == "developer" else message.role
+
+
+def _text(number: int, message: ChatMessage) -> str:
+    if message.content is None and not message.tool_calls:
+        raise bad_request(f"messages[{number}].content is missing", param=f"messages[{number}].content")
+    content = message.content or ""
+    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+
+
+def _call(number: int, place: int, call: ToolCallMade) -> dict[str, Any]:
+    where = f"messages[{number}].tool_calls[{place}].function.arguments"
+    try:
+        arguments = parse_object(call.function.arguments.encode())
+    except ApiError as error:
+        told = error.message.replace("the body", f"`{where}`")
+        raise bad_request(told, param=where) from None
+    return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}
+
+
+def _answered(number: int, message: ChatMessage, made: dict[str, str]) -> dict[str, Any]:
+    where = f"messages[{number}].tool_call_id"
+    if message.tool_call_id not in made:
+        raise bad_request(f"`{where}` must be the id of a call in an earlier message", param=where)
+    return {"tool_call_id": message.tool_call_id, "name": made[message.tool_call_id]}
