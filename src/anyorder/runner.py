@@ -12,6 +12,7 @@ from torch import Tensor
 from anyorder.cache.storage import KVStorage
 from anyorder.models.adapter import Adapted, Adapter
 from anyorder.models.attention import sdpa, stacked_mask, visible
+from anyorder.models.moe import Blocks
 from anyorder.models.transformer import Transformer
 from anyorder.window import Window
 
@@ -55,17 +56,25 @@ class Runner:
         device = self.network.device
         _move(windows, storages)
         ids = torch.cat([window.ids for window in windows]).to(device, non_blocking=True)
-        positions = torch.cat([positions_of(window) for window in windows])
+        positions = [positions_of(window) for window in windows]
         rows = torch.cat([window.rows + offset for window, offset in zip(windows, _offsets(windows), strict=True)])
         attend = _PackedAttention(windows, storages, self.network)
         hidden = self.network(
             ids,
-            positions.to(device, non_blocking=True),
+            torch.cat(positions).to(device, non_blocking=True),
             attend,
             rows.to(device, non_blocking=True),
             self._adapted(windows),
+            *self._shared(positions),
         )
         return list(self.network.head(hidden).split_with_sizes(attend.counts))
+
+    def _shared(self, positions: Sequence[Tensor]) -> tuple[Blocks, ...]:
+        """The blocks whose tokens share experts; () if every token of this network chooses its own."""
+        moe = self.network.config.moe
+        if moe is None or moe.block_experts is None:
+            return ()
+        return (Blocks.of(positions, moe.block_length, self.network.device),)
 
     def _adapted(self, windows: Sequence[Window]) -> Adapted | None:
         """The adapter for one pass; None if there is none, or no window asks for it."""
@@ -152,7 +161,7 @@ class _PackedAttention:
         self.parts = [_part(window, storage, network) for window, storage in zip(windows, storages, strict=True)]
         self.lengths = [window.ids.shape[0] for window in windows]
         self.counts = [window.rows.shape[0] for window in windows]
-        self.last_layer = network.config.num_layers - 1
+        self.last_layer = -1 if network.config.shares_experts else network.config.num_layers - 1
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         rows_only = layer == self.last_layer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from anyorder.models.adapter import Adapter
 from anyorder.models.attention import attend_alone
 from anyorder.models.families import recognise
 from anyorder.models.load import load
-from anyorder.models.moe import MoeConfig, SparseMLP
+from anyorder.models.moe import Blocks, MoeConfig, SparseMLP
 from anyorder.models.moe import layer as moe_layer
 from anyorder.models.moe.router import route
 
@@ -317,6 +318,7 @@ def test_routers_stay_in_float32(tmp_path: Path) -> None:
         ({"score_function": "softmax"}, "score_function='softmax'"),
         ({"use_qkv_bias": True}, "use_qkv_bias=True"),
         ({"partial_rotary_factor": 0.2}, "rotated part of a head must be even"),
+        ({"expert_capacity": 2}, "experts per block must be from 3 to 8, got 2"),
         ({"num_experts": None}, "lacks 'num_experts'"),
         ({"moe_intermediate_size": 0}, "inner width of an expert must be positive"),
     ],
@@ -340,3 +342,78 @@ def test_experts_take_no_adapter() -> None:
     config = recognise(LLADA2).parse(LLADA2)
     with pytest.raises(ParameterError, match="mixture of experts takes no adapter"):
         Adapter(config, rank=2, alpha=2)
+
+
+def slow_blocks(scores: Tensor, bias: Tensor, blocks: list[int], shared: int, top_k: int) -> list[set[int]]:
+    """The experts of every token where the tokens of a block share some, by sorting lists."""
+    ranked = (scores + bias).tolist()
+    pools: dict[int, list[int]] = {}
+    for block in set(blocks):
+        best = [max(row[e] for row, own in zip(ranked, blocks, strict=True) if own == block) for e in range(len(bias))]
+        pools[block] = sorted(range(len(bias)), key=lambda e: -best[e])[:shared]
+    return [set(sorted(pools[block], key=lambda e: -row[e])[:top_k]) for row, block in zip(ranked, blocks, strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("shared", "length"), [(3, 4), (5, 4), (12, 4), (4, 1), (4, 32)])
+def test_tokens_of_a_block_share_experts(shared: int, length: int, seed: int) -> None:
+    """LLaDA2.2: two sequences, one of which does not begin at a block's first token."""
+    layer = sparse("sigmoid, bias", seed=seed)
+    moe = replace(layer.moe, block_experts=shared, block_length=length)
+    positions = [torch.arange(length, length + 10), torch.arange(13)]
+    x = tokens()
+    blocks = Blocks.of(positions, length, torch.device("cpu"))
+    experts, weights = route(x, layer.router, layer.bias, moe, blocks)
+    scores = (x @ layer.router.T).sigmoid()
+    owners = [int(p) // length for p in positions[0]] + [1000 + int(p) // length for p in positions[1]]
+    assert layer.bias is not None
+    assert [set(row) for row in experts.tolist()] == slow_blocks(scores, layer.bias, owners, shared, moe.top_k)
+    chosen = scores.gather(-1, experts)
+    torch.testing.assert_close(weights, 2.5 * chosen / chosen.sum(-1, keepdim=True))
+
+
+def test_sharing_all_experts_is_sharing_none() -> None:
+    layer = sparse("sigmoid, bias")
+    blocks = Blocks.of([torch.arange(TOKENS)], 4, torch.device("cpu"))
+    alone = route(tokens(), layer.router, layer.bias, layer.moe)
+    shared = route(tokens(), layer.router, layer.bias, replace(layer.moe, block_experts=12, block_length=4), blocks)
+    torch.testing.assert_close(shared[1].sort().values, alone[1].sort().values)
+    assert torch.equal(shared[0].sort().values, alone[0].sort().values)
+
+
+LLADA22: dict[str, Any] = {**LLADA2, "expert_capacity": 4, "block_size": 4, "mask_token_id": 39}
+
+
+def test_a_block_of_a_cached_pass_is_that_of_an_uncached_one(tmp_path: Path) -> None:
+    """Which experts a block shares depends on nothing outside of it, so finished blocks may be kept."""
+    import anyorder
+
+    model = load(write_checkpoint(tmp_path, LLADA22), dtype="float64", device="cpu")
+    assert (model.block_length, model.config.shares_experts) == (4, True)
+    for length in range(5, 12):
+        prompt = torch.randint(0, 39, (length,), generator=torch.Generator().manual_seed(length)).tolist()
+        one, other = (
+            anyorder.generate(model, prompt, max_new_tokens=13, cache=cache, threshold=0.1, stop_ids=())
+            for cache in ("block", "none")
+        )
+        assert one.ids == other.ids
+        assert [s.confidence for s in one.trace] == pytest.approx([s.confidence for s in other.trace], abs=1e-6)
+
+
+def test_a_batch_routes_every_request_by_itself(tmp_path: Path) -> None:
+    import anyorder
+
+    model = load(write_checkpoint(tmp_path, LLADA22), dtype="float64", device="cpu")
+    prompts: list[Any] = [[1, 2, 3, 4, 5], [7], [11, 12, 13, 14, 15, 16, 17, 18, 19]]
+    together = anyorder.generate_batch(model, prompts, max_new_tokens=10, threshold=0.1)
+    alone = [anyorder.generate(model, prompt, max_new_tokens=10, threshold=0.1) for prompt in prompts]
+    assert [answer.ids for answer in together] == [answer.ids for answer in alone]
+
+
+def test_a_network_whose_blocks_are_not_named_says_so(tmp_path: Path) -> None:
+    model = load(write_checkpoint(tmp_path, LLADA22), dtype="float64", device="cpu")
+    with pytest.raises(ModelError, match="share experts by block"):
+        logits(model.network, IDS)
+    assert model.network.head(
+        model.network(IDS, torch.arange(7), attend_alone(None), blocks=Blocks.of([torch.arange(7)], 4, model.device))
+    ).shape == (7, 40)

@@ -87,6 +87,11 @@ class ModelConfig:
         return self.head_dim if self.rotary_dim is None else self.rotary_dim
 
     @property
+    def shares_experts(self) -> bool:
+        """Do the tokens of a block choose among the same experts, so that each depends on all of them?"""
+        return self.moe is not None and self.moe.block_experts is not None
+
+    @property
     def query_size(self) -> int:
         """Width of all query heads together."""
         return self.num_heads * self.head_dim

@@ -12,6 +12,7 @@ from torch import Tensor
 from anyorder.errors import ModelError, ParameterError
 from anyorder.models.attention import block_mask, sdpa
 from anyorder.models.loaded import LoadedModel
+from anyorder.models.moe import Blocks
 from anyorder.models.transformer import Attend
 
 SENTENCE = "The sun rises in the east and sets in the west."
@@ -73,7 +74,7 @@ def check_shift(model: LoadedModel, ids: Sequence[int] | None = None) -> ShiftRe
     mask = block_mask(len(text), model.spec.attention, model.block_length or 1)
     attend = _attend_copies(len(text), None if mask is None else mask.to(model.device))
     positions = torch.arange(len(text), device=model.device).repeat(len(places))
-    hidden = model.network(copies.flatten(), positions, attend)
+    hidden = model.network(copies.flatten(), positions, attend, **_shared(model, len(text), len(places)))
     own = (places - 1) * len(text) + places
     truth = text[places].unsqueeze(-1)
     shifted, unshifted = (
@@ -82,6 +83,14 @@ def check_shift(model: LoadedModel, ids: Sequence[int] | None = None) -> ShiftRe
     return ShiftReport(
         declared=model.spec.shift, shifted=shifted, unshifted=unshifted, vocab_size=model.config.vocab_size
     )
+
+
+def _shared(model: LoadedModel, length: int, copies: int) -> dict[str, Blocks]:
+    """The blocks of tokens that share experts, for a network where they do."""
+    moe = model.config.moe
+    if moe is None or moe.block_experts is None:
+        return {}
+    return {"blocks": Blocks.of([torch.arange(length)] * copies, moe.block_length, model.device)}
 
 
 def _attend_copies(length: int, mask: Tensor | None) -> Attend:

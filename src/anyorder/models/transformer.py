@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from anyorder.models.config import ModelConfig
 from anyorder.models.linear import Linear, PackedLinear
-from anyorder.models.moe import SparseMLP
+from anyorder.models.moe import Blocks, SparseMLP
 from anyorder.models.norm import rms_norm
 from anyorder.models.rope import rotate, rotation
 
@@ -99,7 +99,14 @@ class Layer(nn.Module):
             self.down = Linear(inner, hidden)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, rows: Tensor | None, adapted: Changes | None
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        attend: Attend,
+        rows: Tensor | None,
+        adapted: Changes | None,
+        blocks: Blocks | None = None,
     ) -> Tensor:
         """x [T, hidden] -> [T, hidden], or [R, hidden] when only `rows` are wanted."""
         q, k, v = self._project(x, cos, sin, adapted)
@@ -111,7 +118,7 @@ class Layer(nn.Module):
             return x
         x = x + self._product("out", mixed.reshape(x.shape[0], -1), adapted)
         normed = rms_norm(x, self.mlp_norm, self.eps)
-        return x + (self._dense(normed, adapted) if self.moe is None else self.moe(normed))
+        return x + (self._dense(normed, adapted) if self.moe is None else self.moe(normed, blocks))
 
     def _dense(self, x: Tensor, adapted: Changes | None) -> Tensor:
         gate, up = self._product("gate_up", x, adapted).split_with_sizes(self.inner, -1)
@@ -155,17 +162,20 @@ class Transformer(nn.Module):
         attend: Attend,
         rows: Tensor | None = None,
         adapted: Changes | None = None,
+        blocks: Blocks | None = None,
     ) -> Tensor:
         """Hidden states after the final norm.
 
         The last layer computes attention, output projection and MLP only for the wanted rows; that is exact, since
-        nothing else is read.
+        nothing else is read. Where tokens share experts all rows are computed: which ones they share depends on every
+        one of them.
 
         Args:
             ids, positions: [T] int64 on the network's device.
             attend: called once per layer.
             rows: [R] int64 indices into ids; None: all.
             adapted: an adapter of this network and the tokens that it is on for; the others are as without it.
+            blocks: of tokens that share experts; needed where the config says that they do (`MoeConfig.block_experts`).
         Returns:
             [R, hidden]
         """
@@ -173,9 +183,11 @@ class Transformer(nn.Module):
         if adapted is not None:
             x = adapted.embed(ids, x)
         cos, sin = rotation(self.config, positions, x.dtype)
-        last = len(self.layers) - 1
+        last = -1 if self.config.shares_experts else len(self.layers) - 1
         for index, layer in enumerate(self.layers):
-            x = layer(x, cos, sin, attend, rows if index == last else None, adapted)
+            x = layer(x, cos, sin, attend, rows if index == last else None, adapted, blocks)
+        if rows is not None and self.config.shares_experts:
+            x = x[rows]
         return rms_norm(x, self.norm, self.config.rms_norm_eps)
 
     def head(self, hidden: Tensor) -> Tensor:

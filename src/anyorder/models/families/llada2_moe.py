@@ -1,4 +1,4 @@
-"""LLaDA 2.0 and 2.1, mini and flash: Ling 2's mixture of experts adapted to block diffusion (blocks of 32)."""
+"""LLaDA 2.0, 2.1 and 2.2, mini and flash: Ling 2's mixture of experts adapted to block diffusion (blocks of 32)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ def parse(raw: Mapping[str, Any]) -> ModelConfig:
             use_rmsnorm=(True, None),
             norm_head=(False, None),
             using_split_qkv_in_self_attention=(False, None),
-            expert_capacity=(None,),
         )
     )
     return parse_hf(raw, qk_norm=True, partial_rotary=True, moe=_moe(raw))
@@ -43,13 +42,15 @@ def _moe(raw: Mapping[str, Any]) -> MoeConfig:
         bias=raw.get("moe_router_enable_expert_bias") is not False,
         num_groups=raw.get("n_group") or 1,
         top_groups=raw.get("topk_group") or 1,
+        block_experts=raw.get("expert_capacity") or None,
+        block_length=raw.get("block_size") or 32,
         shared_size=size * (raw.get("num_shared_experts") or 0),
     )
 
 
 SPEC = FamilySpec(
     name="llada2_moe",
-    title="LLaDA2.0 and LLaDA2.1, mini and flash",
+    title="LLaDA2.0, LLaDA2.1 and LLaDA2.2, mini and flash",
     architectures=("LLaDA2MoeModelLM",),
     model_types=("llada2_moe",),
     attention="block",

@@ -31,6 +31,11 @@ class MoeConfig:
     num_groups: int = 1
     """Experts are chosen among the best `top_groups` of so many groups of neighbours."""
     top_groups: int = 1
+    block_experts: int | None = None
+    """Experts that the tokens of one block share: each goes to its best among those that are best for any token of the
+    block (LLaDA2.2); None: every token chooses by itself."""
+    block_length: int = 1
+    """Tokens of such a block."""
     shared_size: int = 0
     """Inner width of the experts that every token goes to, all together; 0: none."""
 
@@ -41,6 +46,11 @@ class MoeConfig:
         if self.expert_size < 1:
             faults.append(f"the inner width of an expert must be positive, got {self.expert_size}")
         faults += [] if faults else self._group_faults()
+        if self.block_experts is not None and not self.top_k <= self.block_experts <= self.num_experts:
+            span = f"from {self.top_k} to {self.num_experts}"
+            faults.append(f"experts per block must be {span}, got {self.block_experts}")
+        if self.block_length < 1:
+            faults.append(f"a block of tokens that share experts must have a length, got {self.block_length}")
         if faults:
             raise ModelError(f"config.json asks for what is not possible: {'; '.join(faults)}")
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from anyorder.models.linear import Linear
 from anyorder.models.moe.config import MoeConfig
-from anyorder.models.moe.router import route
+from anyorder.models.moe.router import Blocks, route
 
 GROUPED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 GROUPED_ALIGNMENT = 16
@@ -32,9 +32,9 @@ class SparseMLP(nn.Module):
         self.shared_gate_up = Linear(hidden, 2 * moe.shared_size) if moe.shared_size else None
         self.shared_down = Linear(moe.shared_size, hidden) if moe.shared_size else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x [T, hidden] -> [T, hidden]."""
-        experts, weights = route(x, self.router, self.bias, self.moe)
+    def forward(self, x: Tensor, blocks: Blocks | None = None) -> Tensor:
+        """x [T, hidden] -> [T, hidden]; `blocks` as in `route`."""
+        experts, weights = route(x, self.router, self.bias, self.moe, blocks)
         mixed = mix(x, experts, weights, self.gate_up, self.down)
         if self.shared_gate_up is None or self.shared_down is None:
             return mixed
