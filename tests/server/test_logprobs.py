@@ -16,6 +16,8 @@ import anyorder
 from anyorder import DecodeParams, Generation
 from anyorder.models.loaded import LoadedModel
 from anyorder.scoring import Scores
+from anyorder.server.keys import ApiKey
+from anyorder.server.settings import ServerSettings
 
 MESSAGES = [{"role": "user", "content": "7 8 9"}]
 SAMPLED: dict[str, Any] = {"max_tokens": 9, "temperature": 1.0, "seed": 5, "ignore_eos": True}
@@ -240,6 +242,15 @@ def test_a_chat_without_log_probabilities_has_no_mode_of_them(numbers: Live) -> 
     for changes in ({"logprobs_mode": "causal"}, {"logprobs": True, "logprobs_mode": "causal"}):
         response = numbers.chat(**changes)
         assert (response.status_code, response.json()["error"]["param"]) == (400, "logprobs_mode")
+
+
+def test_scored_tokens_count_against_the_limits_of_a_client(number_model: LoadedModel) -> None:
+    limited = ServerSettings(keys=(ApiKey(key="few", tokens_per_minute=10),))
+    with live(number_model, limited) as server, server.http(headers={"authorization": "Bearer few"}) as http:
+        body = {"model": server.model, "prompt": [7] * 8, "echo": True, "logprobs": 1, "max_tokens": 0}
+        first, second = (http.post("/v1/completions", json=body) for _ in range(2))
+    assert (first.status_code, second.status_code) == (200, 429)
+    assert first.json()["usage"]["total_tokens"] == 8
 
 
 def test_a_client_that_leaves_takes_its_scores_with_it(number_model: LoadedModel) -> None:
