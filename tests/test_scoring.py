@@ -44,7 +44,7 @@ def under(joint: Joint, family: str, ids: Sequence[int], *, tokens: int = 40, **
     scorer = build_scorer(wanted, decode, model, ids, tokens=tokens)
     scorer.mask_id = joint.mask_id  # a causal mode has no mask; an oracle has one, and believes in it
     runner = OracleRunner(joint, offset=0, shift=model.spec.shift)
-    engine = Engine(cast(Any, runner), [Running(scorer, cast(Any, runner.storage(len(ids))))])
+    engine = Engine(cast(Any, runner), [Running(scorer, cast(Any, runner.storage(len(ids) + 8)))])
     fold = ScoreFold(lambda _: "", wanted)
     events = engine.start()
     while engine.running:
@@ -95,18 +95,27 @@ def test_a_pseudo_likelihood_shows_all_other_tokens(family: str) -> None:
     assert told(scores) == pytest.approx([exact(JOINT, TEXT, s, seen=others[s]) for s in range(1, 6)])
 
 
+@pytest.mark.parametrize("start", [1, 4, 6, 8])
+@pytest.mark.parametrize("tokens", [1, 11, 40])
 @pytest.mark.parametrize(("family", "block"), [("sdar", 4), ("fast_dllm_v2", 8)])
-def test_a_block_model_sees_no_further_than_its_block(family: str, block: int) -> None:
+def test_a_block_model_sees_no_further_than_its_block(family: str, block: int, tokens: int, start: int) -> None:
+    """Wherever a pass ends, and wherever scoring begins: a block is stored as the text has it before the next one."""
     joint = oracles.scrambled(length=10, num_symbols=2, seed=4)
     text = [0, 1, 1, 0, 0, 1, 0, 1, 1, 0]
     ends = [min((slot // block + 1) * block, 10) for slot in range(10)]
     if family == "fast_dllm_v2":  # the row before a block predicts its first slot and sees nothing of it
         ends = [slot if slot % block == 0 else end for slot, end in enumerate(ends)]
-    scores = under(joint, family, text, mode="pseudo_likelihood")
+    scores = under(joint, family, text, mode="pseudo_likelihood", tokens=tokens, start=start)
     seen = [[place for place in range(ends[slot]) if place != slot] for slot in range(10)]
-    assert told(scores) == pytest.approx([exact(joint, text, s, seen=seen[s]) for s in range(1, 10)])
-    left = under(joint, family, text, mode="left_to_right")
-    assert told(left) == pytest.approx([exact(joint, text, s, seen=range(s)) for s in range(1, 10)])
+    assert told(scores) == pytest.approx([exact(joint, text, s, seen=seen[s]) for s in range(start, 10)])
+    left = under(joint, family, text, mode="left_to_right", tokens=tokens, start=start)
+    assert told(left) == pytest.approx([exact(joint, text, s, seen=range(s)) for s in range(start, 10)])
+
+
+def test_a_block_model_computes_blocks_and_not_texts() -> None:
+    """60 tokens in blocks of 4: a block per token, and the block before it once more where one begins."""
+    scores = anyorder.score(tiny("sdar"), [4 + place % 15 for place in range(60)])
+    assert scores.positions == 59 * 4 + 14 * 4
 
 
 @pytest.mark.parametrize("mode", ["causal", "pseudo_likelihood", "left_to_right"])

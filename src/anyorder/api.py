@@ -232,7 +232,8 @@ def score(
     ids = without_holes(encode_prompt(model, text))
     scorer = build_scorer(params, decode, model, ids, tokens=_SCORED_AT_ONCE)
     runner = Runner(model.network, model.adapter)
-    storage = runner.storage(len(ids)) if params.mode == "causal" else None
+    columns = stored_columns(decode, len(ids))
+    storage = runner.storage(columns) if columns else None
     engine = Engine(runner, [RunningSequence(scorer, storage)])
     fold = ScoreFold(_decode(model), params)
     events = engine.start()

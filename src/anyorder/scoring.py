@@ -20,7 +20,7 @@ from anyorder.decoders.scorers import CausalScorer, MaskedScorer, MonteCarloScor
 from anyorder.draws import Draws
 from anyorder.errors import ContextError, ModelError, ParameterError
 from anyorder.events import Event, Finished, Scored, Started
-from anyorder.params import DecodeParams, Mode, did_you_mean
+from anyorder.params import CacheName, DecodeParams, Mode, did_you_mean
 from anyorder.request import build_decoder
 from anyorder.resolve import resolve
 from anyorder.window import Window
@@ -89,7 +89,8 @@ def resolve_scoring(params: ScoreParams, model: LoadedModel) -> tuple[ScoreParam
     if params.start == 0 and spec.shift:
         _refuse("start", f"`start` is 0, and {spec.title} predicts a token from the one before it; use 1")
     denoising: list[Mode] = [name for name in spec.modes if name != "causal"]
-    decode = DecodeParams(mode=denoising[0], cache="none", max_new_tokens=0)
+    cache: CacheName = "none" if denoising[0] == "full" else "block"
+    decode = DecodeParams(mode=denoising[0], cache=cache, max_new_tokens=0)
     return replace(params, mode=mode), resolve(decode, model, holes=1)
 
 
@@ -132,7 +133,8 @@ def build_scorer(
 
         def masking(slots: Tensor) -> Window:
             hidden = set(slots.tolist())
-            return _first_window(decode, model, [Hole(1) if at in hidden else token for at, token in enumerate(ids)])
+            holes = [Hole(1) if slot in hidden else token for slot, token in enumerate(ids)]
+            return _first_windows(decode, model, holes)[-1]
 
         return MonteCarloScorer(
             canvas,
@@ -143,26 +145,41 @@ def build_scorer(
             draws=Draws(params.seed),
             mask_id=model.mask_token_id,
         )
-    only = params.mode == "pseudo_likelihood"
+    only, length = params.mode == "pseudo_likelihood", decode.block_length
 
-    def window(slot: int) -> Window:
+    def windows(slot: int) -> list[Window]:
         hidden = 1 if only else len(ids) - slot
-        first = _first_window(decode, model, [*ids[:slot], Hole(hidden), *ids[slot + hidden :]])
-        return first.wanting(first.rows[:1])
+        holes = [*ids[:slot], Hole(hidden), *ids[slot + hidden :]]
+        *before, last = _first_windows(decode, model, holes, stored=_stored(slot, params.start, length))
+        return [*before, last.wanting(last.rows[:1])]
 
     return MaskedScorer(
-        canvas, window, first=params.start, tokens=tokens, top=params.top_logprobs, mask_id=model.mask_token_id
+        canvas, windows, first=params.start, tokens=tokens, top=params.top_logprobs, mask_id=model.mask_token_id
     )
 
 
-def _first_window(decode: DecodeParams, model: LoadedModel, prompt: Sequence[int | Hole]) -> Window:
-    """The window in which a decoder would decide the first slots of the holes."""
-    decoder = build_decoder(decode, model, prompt)
-    (window,) = decoder.plan()
-    while not window.rows.shape[0]:  # a pass that only writes what is decided; here nothing is stored
+def _stored(slot: int, start: int, block_length: int | None) -> int:
+    """Columns that are stored when a slot's turn comes.
+
+    The windows of one text share a storage, in the order of the slots. What stands before a block is written with the
+    block's first window, as the text has it; the block itself then holds one masking of it after another.
+    """
+    if block_length is None or slot == start:
+        return 0
+    begin = slot // block_length * block_length
+    return begin - block_length if slot == begin else begin
+
+
+def _first_windows(
+    decode: DecodeParams, model: LoadedModel, prompt: Sequence[int | Hole], *, stored: int = 0
+) -> list[Window]:
+    """The windows up to the one in which a decoder would decide the first slots of the holes."""
+    decoder = build_decoder(decode, model, prompt, cached=stored)
+    windows = decoder.plan()
+    while not windows[-1].rows.shape[0]:  # one that only writes what is decided
         decoder.apply(torch.empty((3, 0)))
-        (window,) = decoder.plan()
-    return window
+        windows += decoder.plan()
+    return windows
 
 
 def without_holes(prompt: Sequence[int | Hole]) -> list[int]:

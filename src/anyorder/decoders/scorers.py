@@ -108,17 +108,17 @@ class CausalScorer(Scorer):
 
 
 class MaskedScorer(Scorer):
-    """Masks the text anew for every slot: as many slots per pass as fit, each in a window of its own.
+    """Masks the text anew for every slot: as many slots per pass as fit, each in windows of its own.
 
     Args:
-        window: slot -> the window whose only row predicts it.
-        tokens: fed per pass at most; a longer window is fed alone.
+        windows: slot -> its windows; the last one's only row, and no other one, predicts it.
+        tokens: fed per pass at most; what a slot needs is fed at once.
     """
 
     def __init__(
         self,
         canvas: Canvas,
-        window: Callable[[int], Window],
+        windows: Callable[[int], list[Window]],
         *,
         first: int,
         tokens: int,
@@ -126,19 +126,22 @@ class MaskedScorer(Scorer):
         mask_id: int | None = None,
     ) -> None:
         super().__init__(canvas, first=first, top=top, mask_id=mask_id)
-        self.window = window
+        self.windows = windows
         self.tokens = tokens
 
     def plan(self) -> list[Window]:
         """The windows of the next slots."""
-        windows, left = [self.window(self.next)], self.tokens
-        while (left := left - windows[-1].ids.shape[0]) > 0 and self.next + len(windows) < self.end:
-            following = self.window(self.next + len(windows))
-            if following.ids.shape[0] > left:
+        planned: list[Window] = []
+        left, slot = self.tokens, self.next
+        while slot < self.end:
+            windows = self.windows(slot)
+            left -= sum(window.ids.shape[0] for window in windows)
+            if planned and left < 0:
                 break
-            windows.append(following)
-        self.slots = torch.arange(self.next, self.next + len(windows))
-        return self.count(windows)
+            planned += windows
+            slot += 1
+        self.slots = torch.arange(self.next, slot)
+        return self.count(planned)
 
 
 class MonteCarloScorer(Scorer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anyorder.prompt import encode_prompt
-from anyorder.request import exact_prefix
+from anyorder.request import exact_prefix, stored_columns
 from anyorder.scoring import build_scorer, resolve_scoring, without_holes
 from anyorder.serving.job import Job
 from anyorder.serving.settings import ServiceSettings
@@ -39,9 +39,9 @@ def make_score_job(
         params=decode,
         decoder=scorer,
         ticket=Ticket(tag=work.tag, params=decode, prompt_tokens=len(ids)),
-        columns=len(ids) if causal else 0,
+        columns=stored_columns(decode, len(ids)),
         pass_tokens=widest,
-        prefix=exact_prefix(decode, model),
+        prefix=exact_prefix(decode, model) if causal else None,
         ids=ids[: params.start],
         submitted_at=now,
         due=now + patience,
