@@ -84,8 +84,9 @@ class CausalScorer(Scorer):
         return max(0, min(self.end - 1 - self.stored, self.chunk))
 
     def resume(self, stored: int) -> None:
-        """See `Decoder.resume`; the row before the first scored slot is wanted."""
-        super().resume(min(stored, self.next - 1))
+        """See `Decoder.resume`."""
+        assert stored < self.next, "the row before the first scored slot is wanted"
+        super().resume(stored)
 
     def plan(self) -> list[Window]:
         """The next columns; a row for every slot behind them that is to be scored. The last token is never fed."""
