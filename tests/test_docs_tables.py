@@ -83,6 +83,11 @@ def caches() -> str:
 
 
 def families() -> str:
+    def mask(spec: Any) -> str:
+        if spec.mask_token:
+            return code(spec.mask_token)
+        return "stand-in" if spec.mask_token_id is None else f"id {spec.mask_token_id}"
+
     def row(spec: Any) -> Row:
         return (
             spec.name,
@@ -90,7 +95,7 @@ def families() -> str:
             code(*spec.architectures),
             spec.attention,
             "shifted" if spec.shift else "in place",
-            code(spec.mask_token) if spec.mask_token else "stand-in",
+            mask(spec),
             str(spec.block_length or "free"),
             ", ".join(f"**{mode}**" if mode == spec.decoder else mode for mode in spec.modes),
             code(spec.policy),

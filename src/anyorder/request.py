@@ -15,6 +15,7 @@ from anyorder.decoders.drafters import Drafter, LookupDrafter, TreeDrafter
 from anyorder.decoders.edit import Editing, EditingDecoder
 from anyorder.decoders.full import FullDecoder
 from anyorder.decoders.speculate import SpeculativeDecoder
+from anyorder.decoders.structure import StructureDecoder
 from anyorder.draws import Draws
 from anyorder.errors import ContextError, ModelError, ParameterError
 from anyorder.ngrams import Guesser
@@ -22,6 +23,7 @@ from anyorder.ngrams.weights import PRIOR
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES
 from anyorder.policies.published import Knobs
+from anyorder.policies.structure import Rules
 from anyorder.resolve import num_blocks
 from anyorder.window import Attention
 
@@ -185,7 +187,8 @@ def _check_ids(params: DecodeParams, model: LoadedModel) -> None:
 
 
 def _banned_ids(params: DecodeParams, model: LoadedModel) -> tuple[int, ...]:
-    return (*params.banned_ids, *(model.stop_ids[:1] if params.logits_eos_inf else ()))
+    control = model.edit_ids if model.edit_ids is not None and params.edit_threshold is None else ()
+    return (*params.banned_ids, *(model.stop_ids[:1] if params.logits_eos_inf else ()), *control)
 
 
 def _chooser(params: DecodeParams, model: LoadedModel, sample: int) -> Chooser:
@@ -272,7 +275,24 @@ def _block(
     }
     if params.edit_threshold is None:
         return BlockDecoder(canvas, chooser, **options)
+    if model.edit_ids is not None:
+        return StructureDecoder(canvas, chooser, rules=_rules(params, model, chooser), **options)
     return EditingDecoder(canvas, chooser, editing=_editing(params), **options)
+
+
+def _rules(params: DecodeParams, model: LoadedModel, chooser: Chooser) -> Rules:
+    assert model.edit_ids is not None
+    assert params.block_length is not None
+    assert params.edit_threshold is not None
+    return Rules(
+        mask_id=_mask_id(params, model),
+        delete_id=model.edit_ids[0],
+        insert_id=model.edit_ids[1],
+        threshold=chooser.knobs.threshold,
+        edit_threshold=params.edit_threshold,
+        steps=params.steps or params.block_length,
+        max_post_passes=_EDIT_PASSES if params.edit_passes is None else params.edit_passes,
+    )
 
 
 def _editing(params: DecodeParams) -> Editing:

@@ -39,6 +39,7 @@ def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0, batch: 
     params = params.replace(draft=_draft(params, model, batch))
     _check_mode_fields(params)
     _check_edits(params, model)
+    _check_structure(params, model, has_holes=holes > 0)
     _check_draft(params, model)
     _check_stops(params, model)
     _check_filters(params, model)
@@ -183,6 +184,20 @@ def _check_edits(params: DecodeParams, model: LoadedModel) -> None:
         _refuse("edit_threshold", f"`edit_threshold` belongs to mode 'block', got mode {params.mode!r}; drop it")
     if params.sub_block_length is not None:
         _refuse("sub_block_length", "`edit_threshold` edits a whole block, which sub-blocks cut; drop one")
+
+
+def _check_structure(params: DecodeParams, model: LoadedModel, *, has_holes: bool) -> None:
+    """Inserting and deleting moves tokens of a block, and is only defined for the best token."""
+    if params.edit_threshold is None or model.edit_ids is None:
+        return
+    given = {"temperature": params.temperature > 0, "forced": bool(params.forced), "top_logprobs": params.top_logprobs}
+    for name, there in given.items():
+        if there:
+            _refuse(name, f"`{name}` does not go with inserting and deleting (`edit_threshold`); drop one")
+    if has_holes:
+        _refuse("edit_threshold", "a hole cannot grow or shrink, which `edit_threshold` asks for; drop it")
+    if params.policy != POLICIES[model.spec.policy].name and params.policy is not None:
+        _refuse("policy", f"inserting and deleting has a schedule of its own, got policy {params.policy!r}; drop it")
 
 
 def _check_stops(params: DecodeParams, model: LoadedModel) -> None:

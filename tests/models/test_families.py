@@ -23,7 +23,7 @@ def test_model_type_decides_when_no_architecture_is_named(name: str) -> None:
     ("architecture", "model_type"),
     [
         ("EfficientDLM", "qwen3"),
-        ("StableDiffcoderForCausalLM", "llama"),
+        ("NemotronLabsDiffusionModel", "nemotron_labs_diffusion"),
         ("DiffusionGemmaForBlockDiffusion", "diffusion_gemma"),
     ],
 )
@@ -34,7 +34,11 @@ def test_known_but_unsupported_models_are_refused_whatever_their_model_type(arch
 
 @pytest.mark.parametrize(
     ("architecture", "model_type", "family"),
-    [("LLaDAMoEModelLM", "llada", "llada_moe"), ("LLaDA2MoeModelLM", "llada2_moe", "llada2_moe")],
+    [
+        ("LLaDAMoEModelLM", "llada", "llada_moe"),
+        ("LLaDA2MoeModelLM", "llada2_moe", "llada2_moe"),
+        ("StableDiffcoderForCausalLM", "llama", "stable_diffcoder"),
+    ],
 )
 def test_the_architecture_overrules_the_model_type(architecture: str, model_type: str, family: str) -> None:
     assert recognise({"architectures": [architecture], "model_type": model_type}).name == family
@@ -59,4 +63,4 @@ def test_defaults_are_among_what_is_supported(name: str) -> None:
     spec = FAMILIES[name]
     assert spec.decoder in spec.modes
     assert spec.caches[0] == "none"
-    assert (spec.mask_token is None) == (spec.attention == "causal")
+    assert (spec.mask_token is None and spec.mask_token_id is None) == (spec.attention == "causal")

@@ -29,6 +29,8 @@ class LoadedModel:
     """Argument, else config.json, else the tokenizer's, else the family's."""
     stop_ids: tuple[int, ...]
     """End-of-answer ids, the end-of-text id of config.json first."""
+    edit_ids: tuple[int, int] | None = None
+    """Control tokens that delete a token and insert one (LLaDA2.2); None: it knows none."""
     block_length: int | None
     """Argument, else config.json, else the family's; None: free."""
     ngrams: NgramTable | None = None

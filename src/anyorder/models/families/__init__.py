@@ -18,6 +18,7 @@ from anyorder.models.families import (
     qwen3_moe,
     sdar,
     sdar_moe,
+    stable_diffcoder,
 )
 from anyorder.models.families.converted import converted
 from anyorder.models.spec import FamilySpec
@@ -34,6 +35,7 @@ FAMILIES: dict[str, FamilySpec] = {
         fast_dllm_v2.SPEC,
         sdar.SPEC,
         sdar_moe.SPEC,
+        stable_diffcoder.SPEC,
         llada_moe.SPEC,
         llada2_moe.SPEC,
     )
@@ -45,7 +47,6 @@ LATER: tuple[str, ...] = (
     "DiffusionGemmaForBlockDiffusion",
     "NemotronLabsDiffusionModel",
     "EfficientDLM",
-    "StableDiffcoder",
     "WeDLM",
 )
 """Beginnings of architecture names of diffusion models that exist but cannot be loaded yet."""

@@ -88,6 +88,7 @@ def load(
         tokenizer=found.tokenizer,
         mask_token_id=found.mask_token_id,
         stop_ids=found.stop_ids,
+        edit_ids=found.edit_ids,
         block_length=found.block_length,
         ngrams=read_ngrams(found.source, _folders(found), found.config.vocab_size),
         source=found.source,

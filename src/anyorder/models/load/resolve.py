@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anyorder.errors import ParameterError, TokenizerMismatch
+from anyorder.errors import ModelError, ParameterError, TokenizerMismatch
 from anyorder.models.config import ModelConfig
 from anyorder.models.spec import FamilySpec
 from anyorder.models.tokenizer import Tokenizer
@@ -34,14 +34,15 @@ def resolve_mask(
     if named is not None:
         _check_mask(named, config, spec, tokenizer)
         return named
-    if spec.mask_token is None:
+    if spec.mask_token is None and spec.mask_token_id is None:
         return _spare(config, spec, tokenizer)
     return _published(config, spec, tokenizer)
 
 
 def _published(config: ModelConfig, spec: FamilySpec, tokenizer: Tokenizer | None) -> int:
-    token = spec.mask_token or ""
-    found = spec.mask_token_id if tokenizer is None else tokenizer.token_id(token)
+    token, found = spec.mask_token or "the mask token", spec.mask_token_id
+    if tokenizer is not None and spec.mask_token is not None:
+        found = tokenizer.token_id(spec.mask_token)
     if found is None:
         raise TokenizerMismatch(
             f"config.json names no mask token and the tokenizer has no {token!r}; pass mask_token_id"
@@ -103,6 +104,24 @@ def resolve_stops(
 def _ids(value: object) -> list[int]:
     values = value if isinstance(value, list) else [value]
     return [token for token in values if isinstance(token, int)]
+
+
+def resolve_edits(raw: Mapping[str, Any], config: ModelConfig, spec: FamilySpec) -> tuple[int, int] | None:
+    """Ids of the tokens that delete and insert, where config.json names them.
+
+    Raises:
+        ModelError: only one of them, or an id without an embedding row.
+    """
+    found = (raw.get("delete_token_id"), raw.get("split_token_id"))
+    if not spec.edits or found == (None, None):
+        return None
+    delete, insert = found
+    if not all(isinstance(token, int) and 0 <= token < config.vocab_size for token in found):
+        raise ModelError(
+            f"config.json: delete_token_id {delete!r} and split_token_id {insert!r} must both be ids below "
+            f"{config.vocab_size}"
+        )
+    return found  # type: ignore[return-value]  # both are ids
 
 
 def resolve_block(argument: int | None, raw: Mapping[str, Any], spec: FamilySpec) -> int | None:

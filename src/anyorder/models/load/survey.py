@@ -15,7 +15,7 @@ from anyorder.models.load.check import check_tensors
 from anyorder.models.load.default import default_adapter
 from anyorder.models.load.drawn import DrawnCheckpoint
 from anyorder.models.load.folder import read_config, read_table
-from anyorder.models.load.resolve import resolve_block, resolve_mask, resolve_stops
+from anyorder.models.load.resolve import resolve_block, resolve_edits, resolve_mask, resolve_stops
 from anyorder.models.load.safetensors import Checkpoint
 from anyorder.models.load.source import BUILT_IN, DEFAULT, locate, locate_adapter
 from anyorder.models.spec import FamilySpec
@@ -33,6 +33,7 @@ class Survey:
     tokenizer: Tokenizer | None
     mask_token_id: int | None
     stop_ids: tuple[int, ...]
+    edit_ids: tuple[int, int] | None
     block_length: int | None
     checkpoint: Checkpoint
     adapter: AdapterFiles | None
@@ -72,6 +73,7 @@ def survey(
         tokenizer=tokenizer,
         mask_token_id=resolve_mask(_mask(mask_token_id, found), raw, config, spec, tokenizer),
         stop_ids=resolve_stops(raw, read_table(folder / "generation_config.json"), config, spec, tokenizer),
+        edit_ids=resolve_edits(raw, config, spec),
         block_length=resolve_block(_block(block_length, found), raw, spec),
         checkpoint=checkpoint,
         adapter=found,
