@@ -23,7 +23,6 @@ def test_model_type_decides_when_no_architecture_is_named(name: str) -> None:
     ("architecture", "model_type"),
     [
         ("EfficientDLM", "qwen3"),
-        ("NemotronLabsDiffusionModel", "nemotron_labs_diffusion"),
         ("DiffusionGemmaForBlockDiffusion", "diffusion_gemma"),
     ],
 )
@@ -63,4 +62,5 @@ def test_defaults_are_among_what_is_supported(name: str) -> None:
     spec = FAMILIES[name]
     assert spec.decoder in spec.modes
     assert spec.caches[0] == "none"
-    assert (spec.mask_token is None and spec.mask_token_id is None) == (spec.attention == "causal")
+    autoregressive = spec.attention == "causal" and not spec.blocks_both_ways
+    assert (spec.mask_token is None and spec.mask_token_id is None) == autoregressive

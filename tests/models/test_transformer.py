@@ -66,6 +66,25 @@ def test_rope_scaling_agrees_with_transformers(tmp_path: Path, rope: dict[str, A
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
 
 
+def test_queries_that_grow_agree_with_ministral3(tmp_path: Path) -> None:
+    """The same network under Nemotron-Labs-Diffusion's names; some positions lie beyond the first context."""
+    from safetensors.torch import load_file
+
+    rope = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 3,
+            "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}  # fmt: skip
+    rope["llama_4_scaling_beta"] = 0.7
+    expected = theirs(tmp_path / "theirs", "Ministral3", rope_parameters=rope, head_dim=8, sliding_window=None)
+    renamed = {
+        name.replace("lm_head", "diffusion_head").replace("model.", "encoder."): tensor
+        for name, tensor in load_file(tmp_path / "theirs" / "model.safetensors").items()
+    }
+    raw = {**LLAMA, "architectures": ["NemotronLabsDiffusionModel"], "rope_parameters": rope, "mask_token_id": 39}
+    del raw["rope_theta"]
+    with torch.inference_mode():
+        ours = logits(load(write_checkpoint(tmp_path / "ours", raw, renamed)).network, IDS, causal(len(IDS)))
+    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
+
+
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Transformer:
     return load(write_checkpoint(tmp_path_factory.mktemp("llama")), dtype="float64").network

@@ -34,6 +34,8 @@ class RopeScaling:
     """yarn: multiplies cos and sin."""
     truncate: bool = True
     """yarn: round the bounds of the ramp to whole dimensions."""
+    query_beta: float = 0.0
+    """yarn: queries grow with the logarithm of their position, see `rope.query_scale`; 0: they do not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +265,7 @@ def _yarn(table: RawConfig, raw: RawConfig) -> RopeScaling:
         beta_slow=float(table.get("beta_slow") or 1),
         attention_factor=_yarn_attention(table, factor),
         truncate=bool(table.get("truncate", True)),
+        query_beta=float(table.get("llama_4_scaling_beta") or 0),
     )
 
 

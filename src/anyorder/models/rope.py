@@ -30,6 +30,20 @@ def rotation(config: ModelConfig, positions: Tensor, dtype: torch.dtype) -> tupl
     return torch.cat((cos, cos), -1)[:, None], torch.cat((-sin, sin), -1)[:, None]
 
 
+def query_scale(config: ModelConfig, positions: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """[T, 1, 1] in `dtype`: 1 + beta ln(1 + floor(position / original_max_context)), by which queries are multiplied.
+
+    None where the checkpoint has no such scale. Source: Ministral 3, which has it from Llama 4.
+    """
+    scaling = config.rope_scaling
+    if scaling is None or not scaling.query_beta:
+        return None
+    stretched = (positions // scaling.original_max_context).to(
+        torch.float64 if dtype == torch.float64 else torch.float32
+    )
+    return (1 + scaling.query_beta * stretched.log1p()).to(dtype)[:, None, None]
+
+
 def rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the leading R of D numbers of [T, H, D] heads, R as wide as `cos`; the result has the dtype of `heads`."""
     width = cos.shape[-1]

@@ -5,7 +5,7 @@ It maps packed tokens to hidden states and knows nothing of requests, windows or
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ from anyorder.models.config import ModelConfig
 from anyorder.models.linear import Linear, PackedLinear
 from anyorder.models.moe import Blocks, SparseMLP
 from anyorder.models.norm import rms_norm
-from anyorder.models.rope import rotate, rotation
+from anyorder.models.rope import query_scale, rotate, rotation
 
 
 class Attend(Protocol):
@@ -44,6 +44,14 @@ class Changes(Protocol):
     def among(self, rows: Tensor, /) -> Changes:
         """The same for some of the tokens, [R] int64."""
         ...
+
+
+class Turn(NamedTuple):
+    """What positions do to queries and keys; made once per pass and shared by all layers."""
+
+    cos: Tensor
+    sin: Tensor  # see `rotation`
+    query_scale: Tensor | None  # see `query_scale`
 
 
 class Embedding(nn.Module):
@@ -101,15 +109,14 @@ class Layer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
+        turn: Turn,
         attend: Attend,
         rows: Tensor | None,
         adapted: Changes | None,
         blocks: Blocks | None = None,
     ) -> Tensor:
         """x [T, hidden] -> [T, hidden], or [R, hidden] when only `rows` are wanted."""
-        q, k, v = self._project(x, cos, sin, adapted)
+        q, k, v = self._project(x, turn, adapted)
         if rows is not None:
             q, x = q[rows], x[rows]
             adapted = adapted and adapted.among(rows)
@@ -128,14 +135,16 @@ class Layer(nn.Module):
         y: Tensor = getattr(self, name)(x)
         return y if adapted is None else adapted.add(self.index, name, x, y)
 
-    def _project(self, x: Tensor, cos: Tensor, sin: Tensor, adapted: Changes | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, turn: Turn, adapted: Changes | None) -> tuple[Tensor, Tensor, Tensor]:
         normed = rms_norm(x, self.attention_norm, self.eps)
         qk, v = self._product("qkv", normed, adapted).split_with_sizes(self.split, -1)
         qk = qk.view(x.shape[0], -1, *self.head)  # queries and keys are rotated together
         if self.query_norm is not None and self.key_norm is not None:
             q, k = qk.split_with_sizes(self.heads, 1)
             qk = torch.cat((rms_norm(q, self.query_norm, self.eps), rms_norm(k, self.key_norm, self.eps)), 1)
-        q, k = rotate(qk, cos, sin).split_with_sizes(self.heads, 1)
+        q, k = rotate(qk, turn.cos, turn.sin).split_with_sizes(self.heads, 1)
+        if turn.query_scale is not None:
+            q = q * turn.query_scale
         return q, k, v.view(x.shape[0], -1, *self.head)
 
 
@@ -182,10 +191,10 @@ class Transformer(nn.Module):
         x = self.embed(ids)
         if adapted is not None:
             x = adapted.embed(ids, x)
-        cos, sin = rotation(self.config, positions, x.dtype)
+        turn = Turn(*rotation(self.config, positions, x.dtype), query_scale(self.config, positions, x.dtype))
         last = -1 if self.config.shares_experts else len(self.layers) - 1
         for index, layer in enumerate(self.layers):
-            x = layer(x, cos, sin, attend, rows if index == last else None, adapted, blocks)
+            x = layer(x, turn, attend, rows if index == last else None, adapted, blocks)
         if rows is not None and self.config.shares_experts:
             x = x[rows]
         return rms_norm(x, self.norm, self.config.rms_norm_eps)

@@ -86,6 +86,11 @@ def hf_names(config: ModelConfig) -> dict[str, Place]:
     return _names(config, "model.layers", HF_LAYER, "model.embed_tokens", "model.norm", "lm_head")
 
 
+def nemotron_names(config: ModelConfig) -> dict[str, Place]:
+    """Published name -> place, for Nemotron-Labs-Diffusion: an encoder with the head of both modes beside it."""
+    return _names(config, "encoder.layers", HF_LAYER, "encoder.embed_tokens", "encoder.norm", "diffusion_head")
+
+
 def bailing_names(config: ModelConfig) -> dict[str, Place]:
     """Published name -> place, for Ling's names, which LLaDA 2 keeps: q, k and v are one matrix."""
     return _names(config, "model.layers", BAILING_LAYER, "model.word_embeddings", "model.norm", "lm_head")

@@ -13,6 +13,7 @@ from anyorder.models.families import (
     llada2_moe,
     llada_moe,
     llama,
+    nemotron_labs_diffusion,
     qwen2,
     qwen3,
     qwen3_moe,
@@ -36,6 +37,7 @@ FAMILIES: dict[str, FamilySpec] = {
         sdar.SPEC,
         sdar_moe.SPEC,
         stable_diffcoder.SPEC,
+        nemotron_labs_diffusion.SPEC,
         llada_moe.SPEC,
         llada2_moe.SPEC,
     )
@@ -45,7 +47,6 @@ LATER: tuple[str, ...] = (
     "BD3LM",
     "MDLM",
     "DiffusionGemmaForBlockDiffusion",
-    "NemotronLabsDiffusionModel",
     "EfficientDLM",
     "WeDLM",
 )
