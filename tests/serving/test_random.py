@@ -30,6 +30,8 @@ MODES: dict[str, list[dict[str, Any]]] = {
         {"mode": "causal", "draft": "ngram"},
         {"cache": "sub_block", "sub_block_length": 4},
     ],
+    "llada2_moe": [{"threshold": 0.1}, {"threshold": 0.1, "edit_threshold": 0.05, "edit_passes": 3}],
+    "nemotron_labs_diffusion": [{"threshold": 0.06}, {"mode": "causal"}],
     "sdar": [{"threshold": 0.1}, {"policy": "sequential"}, {"cache": "none"}],
     "llada": [
         {"threshold": 0.06},
