@@ -14,6 +14,7 @@ from anyorder.decoders.draft import ACCELERATOR_ROWS, CPU_ROWS
 from anyorder.decoders.drafters import Drafter, LookupDrafter, TreeDrafter
 from anyorder.decoders.edit import Editing, EditingDecoder
 from anyorder.decoders.full import FullDecoder
+from anyorder.decoders.reordered import ReorderedDecoder
 from anyorder.decoders.seeded import SeededDecoder
 from anyorder.decoders.speculate import SpeculativeDecoder
 from anyorder.decoders.structure import StructureDecoder
@@ -274,8 +275,9 @@ def _block(
         "stored": cached // params.block_length * params.block_length,
         "fuse_write": not model.spec.shift or both_ways,
     }
-    if model.spec.seeded:
-        return SeededDecoder(canvas, chooser, **_seeded(options, cached))
+    if model.spec.blocks != "grid":
+        behind = SeededDecoder if model.spec.blocks == "seeded" else ReorderedDecoder
+        return behind(canvas, chooser, **_behind(options, cached))
     if params.edit_threshold is None:
         return BlockDecoder(canvas, chooser, **options)
     if model.edit_ids is not None:
@@ -283,8 +285,8 @@ def _block(
     return EditingDecoder(canvas, chooser, editing=_editing(params), **options)
 
 
-def _seeded(options: dict[str, Any], cached: int) -> dict[str, Any]:
-    """Blocks behind a prompt of any length: what `SeededDecoder` settles itself is left out."""
+def _behind(options: dict[str, Any], cached: int) -> dict[str, Any]:
+    """Blocks behind a prompt of any length: what a `TailDecoder` settles itself is left out."""
     settled = ("shift", "attention", "adapted", "fuse_write")
     return {name: value for name, value in options.items() if name not in settled} | {"stored": cached}
 

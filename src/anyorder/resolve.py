@@ -64,7 +64,7 @@ def _refuse(param: str, message: str) -> NoReturn:
 
 def _mode(params: DecodeParams, model: LoadedModel, *, has_holes: bool) -> Mode:
     spec, mode = model.spec, params.mode
-    if spec.seeded and has_holes:
+    if spec.blocks != "grid" and has_holes:
         _refuse(
             "prompt", f"{spec.title} writes behind what is given and cannot fill holes; leave them out of the prompt"
         )

@@ -26,9 +26,9 @@ def prompt_of(seed: int, length: int) -> list[int]:
 
 
 @torch.inference_mode()
-def rows(model: LoadedModel, ids: list[int], sees: Tensor) -> Tensor:
+def rows(model: LoadedModel, ids: list[int], sees: Tensor, positions: Tensor | None = None) -> Tensor:
     """[T, V] logits, the mask token's lowered."""
-    found = logits(model.network, torch.tensor(ids), sees)
+    found = logits(model.network, torch.tensor(ids), sees, positions)
     found[:, MASK] = -torch.inf
     return found
 
@@ -109,14 +109,64 @@ def test_nemotrons_causal_mode_is_a_token_per_pass() -> None:
     assert list(anyorder.generate(model, prompt, max_new_tokens=7, mode="causal", stop_ids=NONE).ids) == expected
 
 
-def test_nemotron_fills_no_holes() -> None:
-    with pytest.raises(ParameterError, match=r"Nemotron.* cannot fill holes"):
-        anyorder.generate(tiny("nemotron_labs_diffusion"), [5, Hole(2), 6], max_new_tokens=4)
+# ---------------------------------------------------------------- WeDLM
 
 
+def wedlm(model: LoadedModel, prompt: list[int], length: int, block: int, tau: float) -> tuple[list[int], int]:
+    """Its `generate_wedlm`: known tokens first, then the masks, every token at its own position, causal attention."""
+    ids, passes = list(prompt), 0
+    for begun in range(0, length, block):
+        ids += [MASK] * min(block, length - begun)
+        while masked := [at for at, token in enumerate(ids) if token == MASK]:
+            order = [at for at in range(len(ids)) if at not in masked] + masked
+            sees = torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
+            found = rows(model, [ids[at] for at in order], sees, torch.tensor(order))
+            back = found[torch.tensor(order).argsort()]
+            for at, token in surest(back, masked, tau or 2.0).items():
+                ids[at] = token
+            passes += 1
+    return ids[len(prompt) :], passes
+
+
+@pytest.mark.parametrize("cache", ["block", "none"])
+@pytest.mark.parametrize(("size", "length", "tau"), [(5, 16, 0.0), (1, 8, 0.06), (11, 13, 0.055), (8, 24, 0.06)])
+def test_wedlm(size: int, length: int, tau: float, cache: str) -> None:
+    model = tiny("wedlm")
+    for seed in range(4):
+        prompt = prompt_of(seed, size)
+        prompt = [token for token in prompt if token != MASK]
+        expected, passes = wedlm(model, prompt, length, 8, tau)
+        params: dict[str, Any] = {"threshold": tau} if tau else {}
+        answer = anyorder.generate(model, prompt, max_new_tokens=length, cache=cache, stop_ids=NONE, **params)
+        assert list(answer.ids) == expected
+        assert answer.stats.passes == passes
+
+
+def test_wedlm_feeds_a_known_prefix_once() -> None:
+    """With the cache a pass begins at the first mask of the pass before."""
+    model, prompt = tiny("wedlm"), prompt_of(3, 9)
+    kept, computed = (
+        anyorder.generate(model, prompt, max_new_tokens=16, cache=cache, policy="sequential", stop_ids=NONE).stats
+        for cache in ("block", "none")
+    )
+    assert kept.passes == computed.passes == 16
+    assert kept.positions == (9 + 8) + sum(range(2, 9)) + (1 + 8) + sum(range(2, 9))
+    assert computed.positions == 8 * (9 + 8) + 8 * (9 + 16)
+
+
+# ---------------------------------------------------------------- both
+
+
+@pytest.mark.parametrize("family", ["nemotron_labs_diffusion", "wedlm"])
+def test_holes_are_refused(family: str) -> None:
+    with pytest.raises(ParameterError, match=r"writes behind what is given and cannot fill holes"):
+        anyorder.generate(tiny(family), [5, Hole(2), 6], max_new_tokens=4)
+
+
+@pytest.mark.parametrize("family", ["nemotron_labs_diffusion", "wedlm"])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_nemotron_in_a_batch_and_alone(temperature: float) -> None:
-    model = tiny("nemotron_labs_diffusion")
+def test_a_batch_is_its_requests_alone(family: str, temperature: float) -> None:
+    model = tiny(family)
     prompts: list[Any] = [prompt_of(seed, size) for seed, size in enumerate((3, 17, 8))]
     params: dict[str, Any] = {"max_new_tokens": 21, "threshold": 0.06, "temperature": temperature}
     together = anyorder.generate_batch(model, prompts, **params)

@@ -66,6 +66,30 @@ def test_rope_scaling_agrees_with_transformers(tmp_path: Path, rope: dict[str, A
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("base", "architecture", "changes"),
+    [
+        ("Qwen2", "WeDLMForCausalLM", {}),
+        ("Qwen3", "WeDLMForCausalLM", {"attention_bias": False, "qk_norm": True}),
+        ("Llama", "StableDiffcoderForCausalLM", {"model_type": "llama"}),
+    ],
+)
+def test_relabelled_networks_are_their_bases(
+    tmp_path: Path, base: str, architecture: str, changes: dict[str, Any]
+) -> None:
+    import json
+
+    expected = theirs(tmp_path, base, head_dim=8)
+    path = tmp_path / "config.json"
+    raw = {key: value for key, value in json.loads(path.read_text("utf-8")).items() if key != "attention_bias"}
+    path.write_text(json.dumps({**raw, "architectures": [architecture], "mask_token_id": 39, **changes}), "utf-8")
+    model = load(tmp_path)
+    assert (model.spec.architectures, model.mask_token_id) == ((architecture,), 39)
+    with torch.inference_mode():
+        ours = logits(model.network, IDS, causal(len(IDS)))
+    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
+
+
 def test_queries_that_grow_agree_with_ministral3(tmp_path: Path) -> None:
     """The same network under Nemotron-Labs-Diffusion's names; some positions lie beyond the first context."""
     from safetensors.torch import load_file

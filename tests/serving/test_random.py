@@ -31,6 +31,7 @@ MODES: dict[str, list[dict[str, Any]]] = {
         {"cache": "sub_block", "sub_block_length": 4},
     ],
     "llada2_moe": [{"threshold": 0.1}, {"threshold": 0.1, "edit_threshold": 0.05, "edit_passes": 3}],
+    "wedlm": [{"threshold": 0.06}, {"policy": "low_confidence"}],
     "nemotron_labs_diffusion": [{"threshold": 0.06}, {"mode": "causal"}],
     "sdar": [{"threshold": 0.1}, {"policy": "sequential"}, {"cache": "none"}],
     "llada": [

@@ -9,22 +9,19 @@ import torch
 from anyorder.cache.schemes import Span
 from anyorder.canvas import Canvas
 from anyorder.decoders.base import rows_of
-from anyorder.decoders.block import BlockDecoder
 from anyorder.decoders.choose import Chooser
-from anyorder.events import BlockFinished
+from anyorder.decoders.tail import TailDecoder
 from anyorder.window import Window
 
 
-class SeededDecoder(BlockDecoder):
+class SeededDecoder(TailDecoder):
     """Text is written by the causal mode, a block is denoised both ways behind it, and its first slot is the token that
     the causal mode says after the text.
 
     So every block costs one pass more than its denoising: the write pass over the block before, the prompt first of
-    all, whose last row predicts this slot. Blocks are counted from the end of the prompt, and the last one may be
-    shorter.
+    all, whose last row predicts this slot.
 
     Args:
-        canvas: a prompt without holes.
         options: of `BlockDecoder`, but for `shift`, `attention`, `adapted` and `fuse_write`.
         stored: leading columns whose keys and values are already stored, any number.
     """
@@ -33,22 +30,11 @@ class SeededDecoder(BlockDecoder):
         super().__init__(canvas, chooser, attention="causal", adapted=True, **options)
         self.resume(stored)
 
-    def _enter(self) -> None:
-        origin = self.canvas.answer_start
-        start = origin + (self._first_unknown() - origin) // self.block_length * self.block_length
-        self.block = Span(start, min(start + self.block_length, self.end))
-        self.step = 0
-        self.computed = False
-
-    def _first_unknown(self) -> int:
-        """The prompt is known, stored or not."""
-        return max(super()._first_unknown(), self.canvas.answer_start)
-
     def resume(self, stored: int) -> None:
         """See `Decoder.resume`; the last column of the text is computed again if the next slot waits for its row."""
         start = self.block.start
         seeds = len(self.canvas) <= start or bool(self.canvas.open[start])
-        self.stored = max(min(stored, start - 1), 0) if seeds else stored
+        super().resume(max(min(stored, start - 1), 0) if seeds else stored)
 
     def _write(self) -> Window:
         end = self.block.start
@@ -56,8 +42,3 @@ class SeededDecoder(BlockDecoder):
         self.slots = torch.tensor([end] if wanted else [], dtype=torch.int64)
         window = self._window(Span(0 if self.scheme == "none" else self.stored, end), end)
         return window.wanting(rows_of(self.slots, window.start, shift=True))
-
-    def _block_finished(self) -> BlockFinished:
-        start, end = self.block.start, self.block.end
-        index = (start - self.canvas.answer_start) // self.block_length
-        return BlockFinished(self.canvas.request, index, start, end, self.passes)

@@ -25,9 +25,10 @@ class FamilySpec:
     """How it was trained to denoise; "causal" is a plain autoregressive model."""
     blocks_both_ways: bool = False
     """With attention "causal": the network itself denoises a block both ways behind text that its causal mode reads."""
-    seeded: bool = False
-    """With `blocks_both_ways`: the causal mode also predicts the first slot of every block, and blocks are counted from
-    the end of the prompt."""
+    blocks: Literal["grid", "seeded", "reordered"] = "grid"
+    """How blocks are decoded: counted from the text's beginning; or from the end of the prompt, each with a first slot
+    that the causal mode predicts (`seeded`, needs `blocks_both_ways`), or with masks that are read behind all known
+    tokens (`reordered`)."""
     shift: bool
     """True: the logits of position i predict token i + 1."""
     mask_token: str | None = None

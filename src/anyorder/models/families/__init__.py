@@ -20,6 +20,7 @@ from anyorder.models.families import (
     sdar,
     sdar_moe,
     stable_diffcoder,
+    wedlm,
 )
 from anyorder.models.families.converted import converted
 from anyorder.models.spec import FamilySpec
@@ -38,6 +39,7 @@ FAMILIES: dict[str, FamilySpec] = {
         sdar_moe.SPEC,
         stable_diffcoder.SPEC,
         nemotron_labs_diffusion.SPEC,
+        wedlm.SPEC,
         llada_moe.SPEC,
         llada2_moe.SPEC,
     )
@@ -48,7 +50,6 @@ LATER: tuple[str, ...] = (
     "MDLM",
     "DiffusionGemmaForBlockDiffusion",
     "EfficientDLM",
-    "WeDLM",
 )
 """Beginnings of architecture names of diffusion models that exist but cannot be loaded yet."""
 
