@@ -30,7 +30,7 @@ WRONG: list[tuple[str, list[Any], str]] = [
         "`cache` must be one of auto, none, block, prefix, dual, sub_block, got {!r}",
     ),
     ("growth", ["auto", None], "`growth` must be one of fixed, block, got {!r}"),
-    ("draft", ["model", None], "`draft` must be one of auto, none, lookup, ngram, denoiser, got {!r}"),
+    ("draft", ["model", None], "`draft` must be one of auto, none, lookup, ngram, denoiser, block, got {!r}"),
     ("draft_length", [0, -1, 2.0], "`draft_length` must be a whole number of at least 1, got {!r}"),
     ("top_logprobs", [-1, 21, 1.0, True, None], "`top_logprobs` must be a whole number from 0 to 20, got {!r}"),
     ("steps", [0, -1, 1.5, "3", True], "`steps` must be a whole number of at least 1, got {!r}"),

@@ -14,7 +14,7 @@ from anyorder.policies.catalog import POLICIES
 Mode = Literal["auto", "causal", "full", "block"]
 CacheName = Literal["auto", "none", "block", "prefix", "dual", "sub_block"]
 Growth = Literal["fixed", "block"]
-Draft = Literal["auto", "none", "lookup", "ngram", "denoiser"]
+Draft = Literal["auto", "none", "lookup", "ngram", "denoiser", "block"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +71,13 @@ class DecodeParams:
     draft: Draft = "auto"
     """Causal only: guess tokens, verify them in one pass: same text, fewer passes. lookup copies from the context;
     ngram grows a tree of what followed there and in texts of the model's own, where it brings a table; denoiser grows
-    it with the forecasts of masks in the same pass, for a model with an adapter. auto takes ngram for a single prompt
-    of a model with a table in float32, where the text is the same to the last token, and otherwise none."""
+    it with the forecasts of masks in the same pass, for a model with an adapter; block denoises a block in a pass of
+    its own, for Nemotron-Labs-Diffusion. auto takes ngram for a single prompt of a model with a table in float32, where
+    the text is the same to the last token, and otherwise none."""
 
     draft_length: int | None = None
-    """Most tokens drafted per pass; None: 3 for lookup, and for trees as many as pay off on the device."""
+    """Most tokens drafted per pass; None: 3 for lookup, a block less its first token for block, and for trees as many
+    as pay off on the device."""
 
     temperature: float = 0.0
     """0 takes the best token; 0.001 to 1000 samples from softmax(logits / temperature)."""

@@ -16,6 +16,7 @@ from anyorder.decoders.edit import Editing, EditingDecoder
 from anyorder.decoders.full import FullDecoder
 from anyorder.decoders.reordered import ReorderedDecoder
 from anyorder.decoders.seeded import SeededDecoder
+from anyorder.decoders.selfdraft import SelfDraftingDecoder
 from anyorder.decoders.speculate import SpeculativeDecoder
 from anyorder.decoders.structure import StructureDecoder
 from anyorder.draws import Draws
@@ -32,6 +33,7 @@ from anyorder.window import Attention
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
 
+_BLOCK_DRAFT = 32  # of a model whose block has no length of its own
 _LOOKUP_LENGTH = 3  # a CPU computes four rows in the time of one
 _TREE_NODES = 64  # more would hardly ever pay
 _MASK_GROUPS = 4  # places where a draft may end that get masks; they cover nine ends of ten
@@ -79,6 +81,9 @@ def build_decoder(
     if params.mode == "block":
         return _block(params, model, canvas, chooser, end, stop_ids, cached)
     canvas.grow(params.max_new_tokens)
+    if params.draft == "block":
+        length = params.draft_length or (model.block_length or _BLOCK_DRAFT) - 1
+        return SelfDraftingDecoder(canvas, chooser, length=length, stop_ids=stop_ids, stored=cached)
     if params.draft != "none":
         return SpeculativeDecoder(
             canvas,
@@ -150,7 +155,8 @@ def widest_pass(params: DecodeParams, end: int, *, holes: int) -> int:
     shadow = end if params.measure_drift else 0
     if params.mode == "block":
         return 2 * (params.block_length or 1) + shadow
-    drafted = params.draft_length or _LOOKUP_LENGTH if params.draft == "lookup" else stored_columns(params, end) - end
+    most = {"lookup": _LOOKUP_LENGTH, "block": _BLOCK_DRAFT}.get(params.draft)
+    drafted = stored_columns(params, end) - end if most is None else params.draft_length or most
     return 1 + drafted + shadow
 
 

@@ -26,10 +26,13 @@ def prompt_of(seed: int, length: int) -> list[int]:
 
 
 @torch.inference_mode()
-def rows(model: LoadedModel, ids: list[int], sees: Tensor, positions: Tensor | None = None) -> Tensor:
-    """[T, V] logits, the mask token's lowered."""
+def rows(
+    model: LoadedModel, ids: list[int], sees: Tensor, positions: Tensor | None = None, *, masked: bool = False
+) -> Tensor:
+    """[T, V] logits, the mask token's lowered unless it may be said (`masked`), as any token in causal mode."""
     found = logits(model.network, torch.tensor(ids), sees, positions)
-    found[:, MASK] = -torch.inf
+    if not masked:
+        found[:, MASK] = -torch.inf
     return found
 
 
@@ -107,6 +110,56 @@ def test_nemotrons_causal_mode_is_a_token_per_pass() -> None:
     model, prompt = tiny("nemotron_labs_diffusion"), prompt_of(1, 6)
     expected, _ = nemotron(model, prompt, 7, 1, 1.0)
     assert list(anyorder.generate(model, prompt, max_new_tokens=7, mode="causal", stop_ids=NONE).ids) == expected
+
+
+def linear_spec(model: LoadedModel, prompt: list[int], length: int, block: int) -> tuple[list[int], int]:
+    """Its `linear_spec_generate`: a block of masks behind the last token is the draft, a causal pass verifies it."""
+    causal = torch.ones(len(prompt), len(prompt), dtype=torch.bool).tril()
+    ids, passes = [*prompt, int(rows(model, prompt, causal, masked=True)[-1].argmax())], 1
+    while len(ids) < len(prompt) + length:
+        room = min(block - 1, len(prompt) + length - len(ids) - 1)
+        drafted: list[int] = []
+        if room:
+            fed = ids + [MASK] * room
+            sees = torch.ones(len(fed), len(fed), dtype=torch.bool).tril()
+            sees[len(ids) - 1 :] = True
+            drafted = rows(model, fed, sees)[len(ids) :].argmax(-1).tolist()
+        fed = ids + drafted
+        causal = torch.ones(len(fed), len(fed), dtype=torch.bool).tril()
+        verified = rows(model, fed, causal, masked=True)[len(ids) - 1 :].argmax(-1)
+        agreed = 0
+        while agreed < len(drafted) and drafted[agreed] == int(verified[agreed]):
+            agreed += 1
+        ids += verified[: agreed + 1].tolist()
+        passes += 1 + bool(room)
+    return ids[len(prompt) :], passes
+
+
+@pytest.mark.parametrize(("size", "length", "block"), [(5, 16, 8), (1, 7, 4), (11, 2, 8), (3, 1, 8), (9, 20, 2)])
+def test_nemotrons_self_speculation(size: int, length: int, block: int) -> None:
+    model = tiny("nemotron_labs_diffusion")
+    for seed in range(4):
+        prompt = prompt_of(seed, size)
+        expected, passes = linear_spec(model, prompt, length, block)
+        params: dict[str, Any] = {"max_new_tokens": length, "mode": "causal", "stop_ids": NONE}
+        answer = anyorder.generate(model, prompt, draft="block", draft_length=block - 1, **params)
+        assert list(answer.ids) == expected
+        assert answer.stats.passes == passes
+        assert answer.ids == anyorder.generate(model, prompt, **params).ids
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_self_speculation_samples_the_causal_text(seed: int) -> None:
+    model, prompt = tiny("nemotron_labs_diffusion"), prompt_of(seed, 6)
+    params: dict[str, Any] = {"max_new_tokens": 20, "mode": "causal", "temperature": 1.0, "seed": seed}
+    assert (
+        anyorder.generate(model, prompt, draft="block", **params).ids == anyorder.generate(model, prompt, **params).ids
+    )
+
+
+def test_only_models_of_both_modes_draft_blocks() -> None:
+    with pytest.raises(ParameterError, match=r"draft 'block' needs a model that denoises behind causal text, Llama"):
+        anyorder.generate(tiny("llama"), [5, 6], max_new_tokens=4, mode="causal", draft="block")
 
 
 # ---------------------------------------------------------------- WeDLM

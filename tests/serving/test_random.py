@@ -32,7 +32,7 @@ MODES: dict[str, list[dict[str, Any]]] = {
     ],
     "llada2_moe": [{"threshold": 0.1}, {"threshold": 0.1, "edit_threshold": 0.05, "edit_passes": 3}],
     "wedlm": [{"threshold": 0.06}, {"policy": "low_confidence"}],
-    "nemotron_labs_diffusion": [{"threshold": 0.06}, {"mode": "causal"}],
+    "nemotron_labs_diffusion": [{"threshold": 0.06}, {"mode": "causal"}, {"mode": "causal", "draft": "block"}],
     "sdar": [{"threshold": 0.1}, {"policy": "sequential"}, {"cache": "none"}],
     "llada": [
         {"threshold": 0.06},
