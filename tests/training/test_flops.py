@@ -62,9 +62,10 @@ def _attention_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flops, "pairs", lambda layout: (0, 0))
 
 
+@pytest.mark.parametrize("family", ["llama", "llada2_moe"])
 @pytest.mark.parametrize("objective", [denoise, blocks])
-def test_products_of_a_network_are_those_that_run(objective: Callable[[Batch], TrainingPass]) -> None:
-    base = tiny("llama")
+def test_products_of_a_network_are_those_that_run(objective: Callable[[Batch], TrainingPass], family: str) -> None:
+    base = tiny(family)
     p = objective(packed())
     assert training_flops(p, base.config, adapter=False) == counted(Scored(copy.deepcopy(base.network)), p)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anyorder.models.adapter import product_sizes
 from anyorder.models.config import ModelConfig
 from anyorder.training.attention import Layout
 from anyorder.training.parts import layout_of
@@ -38,11 +37,19 @@ def training_flops(p: TrainingPass, config: ModelConfig, *, adapter: bool) -> fl
 
 def _forward(config: ModelConfig, tokens: int, seen: int, rows: int) -> tuple[float, float]:
     """Operations of products and of attention in the layers; the last one goes on for the wanted rows only."""
-    sizes = {name: 2.0 * a * b for name, (a, b) in product_sizes(config).items()}
-    layer = sum(sizes.values())
-    linear = tokens * ((config.num_layers - 1) * layer + sizes["qkv"]) + rows * (layer - sizes["qkv"])
+    qkv = 2.0 * config.hidden_size * (config.query_size + 2 * config.kv_size)
+    rest = [2.0 * (config.query_size * config.hidden_size + _mlp(config, index)) for index in range(config.num_layers)]
+    linear = tokens * (config.num_layers * qkv + sum(rest[:-1])) + rows * rest[-1]
     attending = 4.0 * config.query_size * seen * (config.num_layers - 1 + rows / max(tokens, 1))
     return linear, attending
+
+
+def _mlp(config: ModelConfig, index: int) -> int:
+    """Weights of a layer's MLP that a token meets: a router and its own experts count, the other experts do not."""
+    moe, hidden = config.moe, config.hidden_size
+    if moe is None or not moe.layers[index]:
+        return 3 * hidden * config.intermediate_size
+    return hidden * (moe.num_experts + 3 * (moe.top_k * moe.expert_size + moe.shared_size))
 
 
 def pairs(layout: Layout) -> tuple[int, int]:

@@ -65,7 +65,18 @@ TIED = {**RAW, "tie_word_embeddings": True}
 QWEN = {**RAW, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "attention_bias": None}
 
 
-@pytest.mark.parametrize("raw", [UNTIED, TIED, QWEN], ids=["untied", "tied", "biases"])
+EXPERTS = {
+    **RAW,
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "mlp_only_layers": [0],
+}
+
+
+@pytest.mark.parametrize("raw", [UNTIED, TIED, QWEN, EXPERTS], ids=["untied", "tied", "biases", "experts"])
 def test_full_weights_come_back_as_they_were(tmp_path: Path, raw: dict[str, Any]) -> None:
     made = planned(tmp_path, "llada", raw=raw)
     network, weights = trained(made)

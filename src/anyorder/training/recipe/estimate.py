@@ -57,8 +57,12 @@ def _activations(plan: Plan, size: int) -> int:
 
 def _per_token(config: ModelConfig) -> int:
     """Numbers that a layer keeps of a token for its backward pass: the inputs of its products, norms and attention."""
-    attention = 3 * config.query_size + 3 * config.kv_size
-    return 6 * config.hidden_size + 2 * attention + 4 * config.intermediate_size
+    attention, moe = 3 * config.query_size + 3 * config.kv_size, config.moe
+    kept = 6 * config.hidden_size + 2 * attention
+    if moe is None:
+        return kept + 4 * config.intermediate_size
+    copies = 3 * config.hidden_size  # of a token for each of its experts: what goes in, what comes out, put in order
+    return kept + moe.top_k * (copies + 4 * moe.expert_size) + 4 * moe.shared_size
 
 
 def _streams(spec: ObjectiveSpec) -> tuple[int, int]:
