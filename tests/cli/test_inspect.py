@@ -11,11 +11,11 @@ import pytest
 from safetensors import safe_open
 from tests.cli.conftest import Cli, Loads
 
-from anyorder.cli.inspect import facts_of
+from anyorder.cli.inspect import facts_of, rows
 from anyorder.models.shift import ShiftReport
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-FAMILIES = ("llada", "dream", "sdar", "fast_dllm_v2")
+FAMILIES = ("llada", "dream", "sdar", "fast_dllm_v2", "llada_moe", "llada2_moe")
 # The published shape of SmolLM2-135M, whose size is known: 134,515,008.
 SMOLLM2 = {
     "architectures": ["LlamaForCausalLM"], "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
@@ -44,6 +44,30 @@ def test_memory_is_that_of_weights_and_cache(cli: Cli) -> None:
     assert (found["dtype"], found["weight_bytes"]) == ("bfloat16", 2 * 134_515_008)
     assert found["kv_bytes"] == 2 * 30 * 3 * 64 * 1000 * 2
     assert facts_of(SMOLLM2, dtype="float32")["kv_bytes"] == 2 * 30 * 3 * 64 * 8192 * 4
+
+
+def test_experts_are_shown(cli: Cli) -> None:
+    found = facts(cli, str(REFERENCE / "llada2_moe"))
+    idle = 2 * (8 - 3) * 3 * 64 * 32  # layers · experts that a token does not go to · their numbers
+    assert found["active_parameters"] == found["parameters"] - idle
+    assert found["experts"] == {
+        "number": 8, "per_token": 3, "per_block": None, "width": 32, "layers": 2, "shared_width": 32, "groups": 4,
+        "groups_per_token": 2,
+    }  # fmt: skip
+    lines = cli("inspect", str(REFERENCE / "llada2_moe")).out
+    assert "8 of width 32 in 2 layers, 3 per token from 2 of 4 groups, and" in lines
+    assert "of them active for a token" in lines
+    raw = json.loads((REFERENCE / "llada2_moe" / "config.json").read_text("utf-8"))
+    shared = dict(rows(facts_of({**raw, "expert_capacity": 4})))
+    assert "3 per token from 4 that a block shares" in shared["experts"]
+    assert facts(cli, str(REFERENCE / "llada"))["experts"] is None
+
+
+def test_a_mask_without_a_string_is_an_id() -> None:
+    coder = facts_of({**SMOLLM2, "architectures": ["StableDiffcoderForCausalLM"]})
+    assert dict(rows(coder))["mask token"] == "id 5"
+    both = facts_of({**SMOLLM2, "architectures": ["NemotronLabsDiffusionModel"]})
+    assert dict(rows(both))["attention"] == "causal, blocks both ways behind it"
 
 
 def test_the_weights_are_not_needed(cli: Cli, tmp_path: Path) -> None:

@@ -151,6 +151,7 @@ def _expert_facts(moe: MoeConfig) -> dict[str, Any]:
         "per_token": moe.top_k,
         "width": moe.expert_size,
         "layers": sum(moe.layers),
+        "per_block": moe.block_experts,
         "shared_width": moe.shared_size,
         "groups": moe.num_groups,
         "groups_per_token": moe.top_groups,
@@ -188,9 +189,10 @@ def _abilities(raw: dict[str, Any], spec: FamilySpec, adapter: AdapterFiles | No
 
     return {
         "attention": spec.attention,
+        "blocks_both_ways": spec.blocks_both_ways,
         "shifted_logits": spec.shift,
         "mask_token": spec.mask_token,
-        "mask_token_id": raw.get("mask_token_id") if mask is None else mask,
+        "mask_token_id": raw.get("mask_token_id", spec.mask_token_id) if mask is None else mask,
         "block_length": resolve_block(block, raw, spec),
         "modes": list(spec.modes),
         "default_mode": spec.decoder,
@@ -226,7 +228,7 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("context", f"{facts['max_context']:,} tokens"),
         ("memory", f"{_amount(both)} at {facts['context']:,} tokens in {facts['dtype']}: weights "
          f"{_amount(facts['weight_bytes'])}, keys and values {_amount(facts['kv_bytes'])} per request"),
-        ("attention", facts["attention"] + (", logits shifted by one" if facts["shifted_logits"] else "")),
+        ("attention", _attention(facts)),
         ("mask token", _mask_token(facts)),
         ("block", f"{facts['block_length']} slots" if facts["block_length"] else "any length"),
         ("modes", _with_default(facts["modes"], facts["default_mode"])),
@@ -243,6 +245,11 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     return [*lines, *([("check", _verdict(facts["check"]))] if "check" in facts else [])]
 
 
+def _attention(facts: dict[str, Any]) -> str:
+    blocks = ", blocks both ways behind it" if facts["blocks_both_ways"] else ""
+    return facts["attention"] + blocks + (", logits shifted by one" if facts["shifted_logits"] else "")
+
+
 def _parameters(facts: dict[str, Any]) -> str:
     total, active = facts["parameters"], facts["active_parameters"]
     return f"{total:,}" + (f", {active:,} of them active for a token" if active < total else "")
@@ -250,6 +257,8 @@ def _parameters(facts: dict[str, Any]) -> str:
 
 def _experts(experts: dict[str, Any]) -> str:
     groups = f" from {experts['groups_per_token']} of {experts['groups']} groups" if experts["groups"] > 1 else ""
+    if experts["per_block"]:
+        groups = f" from {experts['per_block']} that a block shares"
     shared = f", and shared ones of width {experts['shared_width']}" if experts["shared_width"] else ""
     return (
         f"{experts['number']} of width {experts['width']} in {experts['layers']} layers, {experts['per_token']} per "
