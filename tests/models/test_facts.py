@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from tests.models.test_config import DREAM_7B, LLADA_8B
 from tests.models.test_moe import LLADA2
@@ -45,12 +46,53 @@ LLADA2_MINI: dict[str, Any] = {
 }
 
 
-def test_published_sizes_of_experts() -> None:
-    """Called 16B-A1B: the input and output tables, 0.64 billion together, are active here, too."""
-    config = recognise(LLADA2_MINI).parse(LLADA2_MINI)
-    facts = describe(config, FAMILIES["llada2_moe"], dtype=torch.bfloat16)
-    assert facts.num_parameters == 16_255_643_392
-    assert facts.active_parameters == 1_432_973_056
+LLADA_MOE: dict[str, Any] = {
+    "architectures": ["LLaDAMoEModelLM"],
+    "hidden_size": 2048,
+    "dense_intermediate_size": 8192,
+    "expert_intermediate_size": 1024,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "vocab_size": 157184,
+    "max_position_embeddings": 8192,
+    "num_experts": 64,
+    "num_experts_per_tok": 8,
+    "moe_layer_freq": [1] * 16,
+    "qk_layernorm": True,
+    "rope_theta": 50000,
+}
+SDAR_30B: dict[str, Any] = {
+    "architectures": ["SDARMoeForCausalLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "norm_topk_prob": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("raw", "parameters", "active"),
+    [
+        (LLADA2_MINI, 16_255_643_392, 1_432_973_056),  # called 16B-A1B
+        (LLADA_MOE, 7_356_880_896, 1_719_736_320),  # 7B-A1B
+        (SDAR_30B, 30_532_122_624, 3_353_032_704),  # 30B-A3B, as Qwen3-30B-A3B
+    ],
+    ids=lambda value: value["architectures"][0] if isinstance(value, dict) else None,
+)
+def test_published_sizes_of_experts(raw: dict[str, Any], parameters: int, active: int) -> None:
+    """The names leave the tables of input and output out; here they are active, too."""
+    spec = recognise(raw)
+    facts = describe(spec.parse(raw), spec, dtype=torch.bfloat16)
+    assert (facts.num_parameters, facts.active_parameters) == (parameters, active)
 
 
 def test_memory_at_a_context() -> None:
