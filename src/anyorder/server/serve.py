@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from types import FrameType
 
 import uvicorn
+from anyio import to_thread
 
 from anyorder.params import DecodeParams
 from anyorder.server.app import make_app
@@ -18,10 +21,38 @@ from anyorder.serving import Service
 
 
 class Server(uvicorn.Server):
-    """A server that SIGTERM and SIGINT end gracefully: no new connections, time for what runs, and a normal return.
+    """A server that SIGTERM and SIGINT end gracefully, with a normal return.
 
-    A second SIGINT ends it at once.
+    At the first signal it takes no new requests, says so (`/ready`, 503), and lets those that run end, for `drain_s`.
+    At the second one, or when the time is over, those that still run fail. A third one cuts them off.
     """
+
+    def __init__(self, config: Config, service: Service) -> None:
+        super().__init__(config)
+        self.service = service
+        self.drain_s = config.settings.drain_s
+        self.signals = 0
+        self.drained_by: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Only note it: what has to be done waits for the next tick."""
+        self.signals += 1
+        if self.signals > 2:
+            self.should_exit = self.force_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if self.signals and not self.should_exit:
+            await self._drain()
+        return await super().on_tick(counter)
+
+    async def _drain(self) -> None:
+        if self.drained_by is None:
+            self.drained_by = time.monotonic() + self.drain_s
+        is_idle = self.service.drain(0)
+        if not is_idle and self.signals == 1 and time.monotonic() < self.drained_by:
+            return
+        await to_thread.run_sync(self.service.stop)  # the rest is told so, and its connections end by themselves
+        self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -49,7 +80,7 @@ def make_server(
         on_death()
         server.should_exit = True
 
-    server = Server(Config(make_app(service, settings, defaults, on_death=died), settings))
+    server = Server(Config(make_app(service, settings, defaults, on_death=died), settings), service)
     return server
 
 
