@@ -381,6 +381,48 @@ def test_sharing_all_experts_is_sharing_none() -> None:
     assert torch.equal(shared[0].sort().values, alone[0].sort().values)
 
 
+LLADA_MOE: dict[str, Any] = {
+    "architectures": ["LLaDAMoEModelLM"],
+    "model_type": "llada",
+    "hidden_size": 32,
+    "dense_intermediate_size": 48,
+    "expert_intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 40,
+    "max_position_embeddings": 64,
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_layer_freq": [0, 1],
+    "qk_layernorm": True,
+    "mask_token_id": 39,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "score", "bias", "shared"),
+    [
+        ({}, "softmax", False, 0),
+        ({"moe_router_enable_expert_bias": True}, "softmax", True, 0),
+        ({"moe_router_score_function": "sigmoid", "shared_expert_intermediate_size": 16}, "sigmoid", False, 16),
+    ],
+    ids=["as published", "bias", "sigmoid and shared"],
+)
+def test_llada_moe_variants(tmp_path: Path, changes: dict[str, Any], score: str, bias: bool, shared: int) -> None:
+    """The layer with experts, loaded under the published names, is the slow loop; its bias enters the weights."""
+    network = load(write_checkpoint(tmp_path, {**LLADA_MOE, **changes}), dtype="float64", pack=False).network
+    dense, sparse_layer = network.layers
+    assert dense.moe is None  # type: ignore[union-attr]
+    layer = sparse_layer.moe
+    assert isinstance(layer, SparseMLP)
+    assert (layer.moe.score, layer.bias is not None, layer.moe.shared_size) == (score, bias, shared)
+    assert layer.moe.biased_weights
+    x = torch.randn(9, 32, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), slow(layer, x), atol=1e-10, rtol=1e-10)
+
+
 LLADA22: dict[str, Any] = {**LLADA2, "expert_capacity": 4, "block_size": 4, "mask_token_id": 39}
 
 

@@ -86,6 +86,12 @@ def hf_names(config: ModelConfig) -> dict[str, Place]:
     return _names(config, "model.layers", HF_LAYER, "model.embed_tokens", "model.norm", "lm_head")
 
 
+def llada_moe_names(config: ModelConfig) -> dict[str, Place]:
+    """Published name -> place, for LLaDA-MoE, which keeps a router's bias and a shared expert beside its experts."""
+    names = replace(HF_LAYER, router_bias="mlp.expert_bias", shared="shared_expert")
+    return _names(config, "model.layers", names, "model.embed_tokens", "model.norm", "lm_head")
+
+
 def nemotron_names(config: ModelConfig) -> dict[str, Place]:
     """Published name -> place, for Nemotron-Labs-Diffusion: an encoder with the head of both modes beside it."""
     return _names(config, "encoder.layers", HF_LAYER, "encoder.embed_tokens", "encoder.norm", "diffusion_head")

@@ -8,6 +8,7 @@ from typing import Any
 from anyorder.models.config import ModelConfig, parse_hf, refuse, required, unlike
 from anyorder.models.moe import MoeConfig
 from anyorder.models.spec import FamilySpec
+from anyorder.models.weights import llada_moe_names
 
 
 def parse(raw: Mapping[str, Any]) -> ModelConfig:
@@ -15,12 +16,10 @@ def parse(raw: Mapping[str, Any]) -> ModelConfig:
     refuse(
         unlike(
             raw,
-            moe_router_score_function=("softmax", None),
-            shared_expert_intermediate_size=(0, None),
+            moe_router_score_function=("softmax", "sigmoid", None),
             router_num_group=(1, None),
             router_topk_group=(1, None),
             routed_scaling_factor=(1, None),
-            moe_router_enable_expert_bias=(False, None),
             clip_qkv=(None,),
         )
     )
@@ -39,8 +38,11 @@ def _moe(raw: Mapping[str, Any]) -> MoeConfig:
         top_k=required(raw, "num_experts_per_tok"),
         expert_size=required(raw, "expert_intermediate_size"),
         layers=tuple(map(bool, layers)),
-        score="softmax",
+        score="sigmoid" if raw.get("moe_router_score_function") == "sigmoid" else "softmax",
         normalise=False,
+        bias=bool(raw.get("moe_router_enable_expert_bias")),
+        biased_weights=True,
+        shared_size=raw.get("shared_expert_intermediate_size") or 0,
     )
 
 
@@ -63,4 +65,5 @@ SPEC = FamilySpec(
     infill=True,
     source="inclusionAI/LLaDA-MoE-7B-A1B modeling_lladamoe.py and config.json; blocks of 32: dInfer, arXiv:2510.08666",
     parse=parse,
+    weight_names=llada_moe_names,
 )
