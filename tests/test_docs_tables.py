@@ -28,6 +28,7 @@ from anyorder.cli import inspect as inspect_command
 from anyorder.models.families import FAMILIES, LATER
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES, Schedule
+from anyorder.server.channels.effort import EFFORTS
 from anyorder.server.settings import ServerSettings
 from anyorder.server.wire.common import NEUTRAL, Neutral
 from anyorder.server.wire.responses import REFUSED
@@ -245,6 +246,13 @@ def _shown(field: FieldInfo) -> str:
     return f"`{text}`" if len(text) < 40 else f"`{text[:24]}…`"
 
 
+def reasoning_effort() -> str:
+    rows = (
+        (code(name), "on" if effort.thinks else "off", code(str(effort.threshold))) for name, effort in EFFORTS.items()
+    )
+    return table("`reasoning_effort`", "reasoning", "threshold", rows=rows)
+
+
 def recipe_fields() -> str:
     sections = {
         "model": ModelSpec, "packing": PackingSpec, "optimisation": OptimisationSpec, "precision": PrecisionSpec,
@@ -292,6 +300,7 @@ SOURCES: Models = get_args(get_args(Data)[0])
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "reasoning_effort": reasoning_effort,
     "recipe_fields": recipe_fields,
     "recipe_methods": lambda: kinds(METHODS),
     "recipe_method_fields": lambda: fields_of(METHODS),

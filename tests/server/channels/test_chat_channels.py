@@ -13,7 +13,12 @@ from tests.server.live import Live, live
 from tests.server.test_refusals import refused
 from tests.server.test_streams import frames
 
+from anyorder import DecodeParams
+from anyorder.models.loaded import LoadedModel
+from anyorder.server.backend import Backend
 from anyorder.server.settings import ServerSettings
+from anyorder.server.surfaces.prepare import prepare
+from anyorder.server.wire.chat import ChatRequest
 from anyorder.serving import ServiceSettings
 
 ROOM = ServiceSettings(kv_bytes=1 << 24)
@@ -155,6 +160,23 @@ def test_effort_turns_reasoning_on_and_off(caller: Live) -> None:
         assert rendered(caller).endswith("assistant:")
     caller.chat(**ASKED, chat_template_kwargs={"enable_thinking": False, "note": "hm"})
     assert rendered(caller).endswith("</think>\n\nhm")
+
+
+@pytest.mark.parametrize(("effort", "threshold"), [("low", 0.85), ("max", 1.0)])
+def test_effort_sets_the_threshold_of_a_commit(number_model: LoadedModel, effort: str, threshold: float) -> None:
+    """As if the request had named the threshold itself; what somebody has set stays."""
+    with live(number_model, ServerSettings(reasoning_parser="think")) as server:
+        backend = Backend(server.service, ServerSettings(reasoning_parser="think"))
+        wire = ChatRequest.model_validate({"model": "m", "messages": MESSAGES, "reasoning_effort": effort})
+        talk = prepare(backend, wire)
+        assert talk.preset(DecodeParams()) == {"threshold": threshold}
+        assert talk.preset(DecodeParams(policy="low_confidence_static", steps=2)) == {}
+        assert talk.preset(DecodeParams(threshold=0.5)) == {}
+        shared: Any = {"temperature": 0.05, "seed": 3, "max_tokens": 12}
+        asked = server.chat(**shared, reasoning_effort=effort).json()
+        named = server.chat(**shared, diffusion={"threshold": threshold}).json()
+        assert asked["choices"][0]["message"] == named["choices"][0]["message"]
+        assert refused(server.chat(reasoning_effort="none"))["param"] == "reasoning_effort"
 
 
 def test_a_template_that_opens_the_channel_is_noticed() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from anyorder.params import DecodeParams
 
 Level = Literal["none", "minimal", "instant", "low", "medium", "high", "xhigh", "max"]
 
@@ -16,7 +18,7 @@ class Effort:
     thinks: bool
     """The reasoning channel is on."""
     threshold: float
-    """Commit proposals at least this sure, where the policy in use has a threshold and the request names none."""
+    """Commit proposals at least this sure, where the policy in use has a threshold and nobody has set one."""
 
 
 EFFORTS: Mapping[Level, Effort] = {
@@ -31,16 +33,16 @@ EFFORTS: Mapping[Level, Effort] = {
 }
 """OpenAI's levels and Inception's `instant`; the thresholds are ours, around the published 0.9."""
 
-DECODE_FIELDS = ("mode", "policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps")
-"""Who names one of these has chosen how to decode; the level then only says whether the model reasons."""
+KNOBS = ("steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps")
+"""Who has set one of these, in the request or for the server, has chosen how sure a commit must be."""
 
 
-def preset(effort: Effort, *, named: Mapping[str, Any], reads_threshold: bool) -> dict[str, float]:
+def preset(effort: Effort, params: DecodeParams, *, reads_threshold: bool) -> dict[str, float]:
     """Decode parameters of a level.
 
     Args:
-        named: what the request says of decoding.
+        params: what request and server say of decoding.
         reads_threshold: the policy in use commits by a threshold.
     """
-    chosen = any(name in named for name in DECODE_FIELDS)
+    chosen = any(getattr(params, name) is not None for name in KNOBS)
     return {} if chosen or not reads_threshold else {"threshold": effort.threshold}

@@ -114,4 +114,4 @@ def _preset(backend: Backend, wire: ChatRequest, params: DecodeParams) -> dict[s
     spec = backend.model.spec
     causal = (spec.decoder if params.mode == "auto" else params.mode) == "causal"
     reads = not causal and "threshold" in POLICIES[params.policy or spec.policy].reads
-    return preset(EFFORTS[wire.reasoning_effort], named=wire.diffusion or {}, reads_threshold=reads)
+    return preset(EFFORTS[wire.reasoning_effort], params, reads_threshold=reads)
