@@ -147,6 +147,27 @@ def test_gradients_are_those_of_the_loop() -> None:
         torch.testing.assert_close(gradient, layer.get_parameter(name).grad, atol=1e-10, rtol=1e-10)
 
 
+def test_the_grouped_product_has_the_gradients_of_the_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    gradients: list[dict[str, Tensor | None]] = []
+    for grouped in (False, True):
+        layer = sparse("shared experts", torch.float32).requires_grad_(True)
+        x = tokens(torch.float32).requires_grad_(True)
+        monkeypatch.setattr(moe_layer, "can_group", lambda *_, grouped=grouped: grouped)
+        layer(x).square().sum().backward()
+        gradients.append({"x": x.grad, **{name: parameter.grad for name, parameter in layer.named_parameters()}})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["block", "none"])
+def test_a_network_of_experts_decodes_in_bfloat16(tmp_path: Path, mode: str) -> None:
+    import anyorder
+
+    model = load(write_checkpoint(tmp_path, LLADA2), dtype="bfloat16", mask_token_id=39)
+    answer = anyorder.generate(model, [1, 2, 3], max_new_tokens=40, threshold=0.3, cache=mode, stop_ids=())
+    assert len(answer.ids) == 40
+
+
 QWEN3_MOE: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 48,
