@@ -42,6 +42,7 @@ def measured(target: Target, load: Closed, args: argparse.Namespace, *, draft: s
     summary = summarise(load.name, file.records)
     if summary.errors or summary.uncounted:
         sys.exit(f"{load.name}: {summary.errors} failed, {summary.uncounted} without usage")
+    print(f"{load.name}, draft {draft}: {summary.tokens_per_s:.1f} tokens/s", file=sys.stderr, flush=True)
     return summary
 
 

@@ -76,8 +76,8 @@ def test_serving_measures_every_load(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     folder = write_checkpoint(tmp_path / "tiny", {**LLAMA, "vocab_size": BYTES, "max_position_embeddings": 1024})
     write_bpe(folder, template="{% for message in messages %}{{ message.content }}{% endfor %}")
-    text, results = run("serving", "--model", str(folder), "--concurrency", "1", "3", "--requests", "2", "--tokens", "4",
-                        "--plot", str(tmp_path / "plot.png"), out=tmp_path)  # fmt: skip
+    text, results = run("serving", "--model", str(folder), "--concurrency", "1", "3", "--requests", "2",
+                        "--tokens", "4", "--plot", str(tmp_path / "plot.png"), out=tmp_path)  # fmt: skip
     assert "| concurrency 3 |" in text
     assert [(load["answered"], load["errors"]) for load in results["loads"]] == [(3, {}), (9, {})]
     assert results["no_drafts"]["tokens_per_forward"]["largest"] == 1.0
