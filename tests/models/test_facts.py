@@ -95,6 +95,13 @@ def test_published_sizes_of_experts(raw: dict[str, Any], parameters: int, active
     assert (facts.num_parameters, facts.active_parameters) == (parameters, active)
 
 
+def test_a_checkpoint_of_experts_has_its_published_number_of_tensors() -> None:
+    """LLaDA2.1 and 2.2 flash: 24161 tensors in 32 shards."""
+    raw = {**LLADA2_MINI, "hidden_size": 4096, "moe_intermediate_size": 1024, "num_hidden_layers": 32}
+    spec = recognise(raw)
+    assert len(spec.weight_names(spec.parse(raw))) == 24_161
+
+
 def test_memory_at_a_context() -> None:
     config = recognise(DREAM_7B).parse(DREAM_7B)
     facts = describe(config, FAMILIES["dream"], dtype=torch.bfloat16, context=2048)
