@@ -89,6 +89,16 @@ def test_continue_runs_unchanged(filler: Live, letters: Live) -> None:
     assert "".join(piece["choices"][0]["text"] for piece in pieces) == "llo "
 
 
+def test_continue_chats_unchanged(letters: Live) -> None:
+    """It sends its penalty with chats, too, and says whether the model predicts edits."""
+    mine: dict[str, Any] = {"temperature": 0.0, "presence_penalty": 1.5, "stop": ["<|endoftext|>"], "nextEdit": False}
+    assert letters.chat(**mine).json()["warning"].startswith("presence_penalty 1.5 not applied")
+    pieces = frames(letters.chat(**mine, stream=True).text)
+    assert all(piece["warning"].startswith("presence_penalty 1.5 not applied") for piece in pieces)
+    assert letters.chat(nextEdit=True).json()["warning"] is None
+    assert refused(letters.chat(presence_penalty=1.5))["param"] == "presence_penalty"
+
+
 def test_litellm_runs_unchanged(filler: Live) -> None:
     """It points the OpenAI client at `/v1/fim`."""
     client = openai.OpenAI(base_url=f"{filler.url}/v1/fim", api_key="none", max_retries=0)

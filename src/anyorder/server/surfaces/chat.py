@@ -23,6 +23,7 @@ from anyorder.server.surfaces.scores import answered_and_scored, check_mode
 from anyorder.server.usage import usage
 from anyorder.server.wire.chat import PREFIX, READ, ChatRequest, ChatVoice
 from anyorder.server.wire.common import decode_params, without_neutral
+from anyorder.server.wire.mercury import without_penalties
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,14 @@ class Asked:
 async def chat_completions(request: Request, record: Record) -> Response:
     """Answer a chat."""
     backend = backend_of(request)
-    wire = validate(ChatRequest, without_neutral(await read_object(request, backend.settings), READ))
+    data = await read_object(request, backend.settings)
+    data, warning = without_penalties(data) if "nextEdit" in data else (data, None)  # Continue's chats with Mercury
+    wire = validate(ChatRequest, without_neutral(data, READ))
     mode = wire.score_mode
     check_mode(backend, mode)
     asked = await ask_chat(request, wire)
-    voice = ChatVoice(head(PREFIX, backend), logprobs=wire.logprobs, top=asked.top, mode=mode or "commit_pass")
+    heading = {**head(PREFIX, backend), "warning": warning}
+    voice = ChatVoice(heading, logprobs=wire.logprobs, top=asked.top, mode=mode or "commit_pass")
     if mode is None:
         return await respond(record, wire, voice, asked.choices)
     await while_connected(

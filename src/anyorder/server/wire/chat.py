@@ -68,7 +68,7 @@ class ChatVoice:
             }
             for choice in choices
         ]
-        return {**self.head, "object": "chat.completion", "choices": parts, "usage": usage, "warning": None}
+        return {**self.head, "object": "chat.completion", "choices": parts, "usage": usage}
 
     def chunk(self, choice: Choice, delta: Delta, *, opens: bool) -> dict[str, Any]:
         """One piece of an answer; the first one names the role, and comes with something said or the end."""
