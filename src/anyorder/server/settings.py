@@ -63,7 +63,7 @@ class ServerSettings:
     """Most answers of one request: its prompts times `n`."""
 
     header_timeout_s: float = 10.0
-    """Seconds that a client has to send the head of a request, from its connection or the first byte of a further one."""
+    """Seconds for the head of a request: from connecting, or from the first byte of a further one."""
 
     body_timeout_s: float = 30.0
     """Seconds that a client has to send its request."""
