@@ -87,7 +87,8 @@ def families() -> str:
     def mask(spec: Any) -> str:
         if spec.mask_token:
             return code(spec.mask_token)
-        return "stand-in" if spec.mask_token_id is None else f"id {spec.mask_token_id}"
+        missing = "last row" if spec.mask_is_last else "none" if spec.noise == "uniform" else "stand-in"
+        return missing if spec.mask_token_id is None else f"id {spec.mask_token_id}"
 
     def row(spec: Any) -> Row:
         return (

@@ -47,6 +47,7 @@ WRONG: list[tuple[str, list[Any], str]] = [
     ),
     ("alg_temp", [-1, 1e-9, 1e9, NAN], "`alg_temp` must be 0, or from 0.001 to 1000, got {!r}"),
     ("eps", [0, 1, -1, NAN], "`eps` must be in (0, 1); 0.001 is the published default, got {!r}"),
+    ("noise", ["linear", 1], "`noise` must be one of loglinear, cosine, square, square_root, log, got {!r}"),
     ("block_length", [0, 2.0, "8"], "`block_length` must be a whole number of at least 1, got {!r}"),
     ("first_block_length", [0, 2.0], "`first_block_length` must be a whole number of at least 1, got {!r}"),
     ("sub_block_length", [0, 2.0], "`sub_block_length` must be a whole number of at least 1, got {!r}"),

@@ -14,6 +14,7 @@ from anyorder.policies.catalog import POLICIES
 Mode = Literal["auto", "causal", "full", "block"]
 CacheName = Literal["auto", "none", "block", "prefix", "dual", "sub_block"]
 Growth = Literal["fixed", "block"]
+Noise = Literal["loglinear", "cosine", "square", "square_root", "log"]
 Draft = Literal["auto", "none", "lookup", "ngram", "denoiser", "block"]
 
 
@@ -43,7 +44,11 @@ class DecodeParams:
     """Draw the slots to commit with probability proportional to exp(score / alg_temp) (Dream); None: take the best."""
 
     eps: float | None = None
-    """End of Dream's time grid, in (0, 1); published 0.001."""
+    """End of the time grid, in (0, 1); published 0.001 (Dream), 0.00001 (MDLM)."""
+
+    noise: Noise | None = None
+    """Share of masked slots over time, for ddpm and ddpm_cache: loglinear (published), cosine, square, square_root,
+    log."""
 
     block_length: int | None = None
     """Slots per block. Fixed by the training of block models; free for LLaDA and Dream."""
@@ -177,10 +182,11 @@ def _number(
     return check
 
 
-def _choice(name: str, values: tuple[str, ...]) -> _Check:
+def _choice(name: str, values: tuple[str | None, ...]) -> _Check:
     def check(params: DecodeParams) -> _Fault:
         value = getattr(params, name)
-        return None if value in values else (name, f"`{name}` must be one of {', '.join(values)}, got {value!r}")
+        known = ", ".join(name for name in values if name is not None)
+        return None if value in values else (name, f"`{name}` must be one of {known}, got {value!r}")
 
     return check
 
@@ -204,7 +210,7 @@ def _policy_reads(params: DecodeParams) -> _Fault:
     info = POLICIES.get(params.policy or "")
     if info is None:
         return None
-    for name in ("steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps"):
+    for name in ("steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps", "noise"):
         if getattr(params, name) is not None and name not in info.reads:
             takers = [other.name for other in POLICIES.values() if name in other.reads]
             return name, f"policy {info.name!r} does not read `{name}`; drop it or use one of {', '.join(takers)}"
@@ -299,6 +305,7 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
     _number("entropy_bound", "at least 0 (nats); 0.1 is the published default", lambda v: v >= 0),
     _number("alg_temp", _TEMPERATURES, lambda v: v == 0 or 1e-3 <= v <= 1e3),
     _number("eps", "in (0, 1); 0.001 is the published default", lambda v: 0 < v < 1),
+    _choice("noise", (*get_args(Noise), None)),
     _number("block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _number("sub_block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _number("first_block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),

@@ -27,13 +27,14 @@ def encode_prompt(model: LoadedModel, prompt: Prompt, inputs: TemplateInputs | N
     Args:
         inputs: tools and variables for the chat template, if the prompt is messages.
     Raises:
-        ParameterError: the prompt is empty, of no known kind, or holds an id outside the vocabulary.
+        ParameterError: the prompt is empty and the model was not trained to write without one, it is of no known kind,
+            or holds an id outside the vocabulary.
         ModelError: text was given and the model has no tokenizer.
     """
     if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         _refuse_kind(prompt)
     if not prompt:
-        _refuse_empty()
+        return _unprompted(model)
     if isinstance(prompt, str):
         parts: list[int | Hole] = [*_tokenizer(model).encode_text(prompt, bos=True)]
     elif all(isinstance(part, Mapping) for part in prompt):
@@ -72,6 +73,19 @@ def strip_padding(rows: Sequence[Sequence[int]], attention_mask: Sequence[Sequen
             )
         stripped.append(list(row[padding:]))
     return stripped
+
+
+def _unprompted(model: LoadedModel) -> list[int | Hole]:
+    """What a model that writes without a prompt begins with."""
+    if model.spec.unprompted == "no":
+        _refuse_empty()
+    if model.spec.unprompted == "nothing":
+        return []
+    tokenizer = _tokenizer(model)
+    token = tokenizer.token_id(tokenizer.bos or tokenizer.eos or "")
+    if token is None:
+        raise ModelError(f"{model.source} begins a text with a BOS token, and its tokenizer names none; pass token ids")
+    return [token]
 
 
 def _encode_part(model: LoadedModel, part: object, *, first: bool) -> list[int | Hole]:

@@ -39,7 +39,8 @@ _TREE_NODES = 64  # more would hardly ever pay
 _MASK_GROUPS = 4  # places where a draft may end that get masks; they cover nine ends of ten
 _MASKS = 2  # per place, as the default model's adapter was trained
 _EDIT_PASSES = 16  # LLaDA2.1's published default
-_EPS = 1e-3  # Dream's published time grid ends here
+_EPS = {"ddpm_cache": 1e-5}  # MDLM's published time grid ends here
+_DREAM_EPS = 1e-3
 
 
 def build_decoder(
@@ -162,6 +163,8 @@ def widest_pass(params: DecodeParams, end: int, *, holes: int) -> int:
 
 def _check_context(params: DecodeParams, model: LoadedModel, prompt_length: int, end: int) -> None:
     limit = model.config.max_context
+    if model.spec.slides and params.mode == "block":
+        return
     if end > limit:
         raise ContextError(
             f"the prompt has {prompt_length} tokens and max_new_tokens is {params.max_new_tokens}, together {end}; "
@@ -225,12 +228,17 @@ def _sampling(params: DecodeParams, model: LoadedModel, sample: int) -> Sampling
         top_p=params.top_p,
         top_k=params.top_k,
         filter_order=model.spec.filter_order,
+        nucleus=model.spec.nucleus,
         confidence=model.spec.confidence,
         banned_ids=_banned_ids(params, model),
         logit_bias=params.logit_bias,
         late_ids=late if params.confidence_eos_eot_inf else (),
         draws=Draws(params.seed, sample),
     )
+
+
+def _eps(params: DecodeParams) -> float:
+    return params.eps or _EPS.get(params.policy or "", _DREAM_EPS)
 
 
 def _full(
@@ -249,7 +257,8 @@ def _full(
         block_length=block if params.max_new_tokens else None,
         first_block_length=params.first_block_length if params.max_new_tokens else None,
         steps=None if params.steps is None else params.steps // num_blocks(params.max_new_tokens, block),
-        eps=params.eps or _EPS,
+        eps=_eps(params),
+        noise=params.noise or "loglinear",
         shift=model.spec.shift,
         scheme=params.cache,  # type: ignore[arg-type]  # resolve allows only the schemes of the mode
         cfg_scale=params.cfg_scale,
@@ -273,7 +282,9 @@ def _block(
         "stop_ids": stop_ids,
         "sub_block_length": params.sub_block_length,
         "steps": params.steps,
-        "eps": params.eps or _EPS,
+        "eps": _eps(params),
+        "noise": params.noise or "loglinear",
+        "context": model.config.max_context if model.spec.slides else None,
         "shift": model.spec.shift,
         "attention": "causal" if model.spec.attention == "causal" else "block",
         "adapted": both_ways,

@@ -20,7 +20,7 @@ _CACHES: dict[Mode, tuple[CacheName, ...]] = {
     "full": ("none", "prefix", "dual"),
     "block": ("block", "sub_block", "none"),
 }
-_POLICY_FIELDS = ("policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps")
+_POLICY_FIELDS = ("policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps", "noise")
 _BLOCK_FIELDS = ("block_length", "sub_block_length")
 
 
@@ -103,7 +103,7 @@ def _policy(params: DecodeParams, model: LoadedModel) -> str:
         return params.policy
     family = POLICIES[model.spec.policy]
     knobs = [name for name in ("threshold", "factor", "entropy_bound") if getattr(params, name) is not None]
-    given = knobs + [name for name in ("steps", "alg_temp", "eps") if getattr(params, name) is not None]
+    given = knobs + [name for name in ("steps", "alg_temp", "eps", "noise") if getattr(params, name) is not None]
     if all(name in family.reads for name in given):
         return family.name
     if len(knobs) > 1:
@@ -112,6 +112,8 @@ def _policy(params: DecodeParams, model: LoadedModel) -> str:
         )
     if knobs:
         return knobs[0]
+    if "noise" in given or family.name == "first_hitting":
+        return "ddpm" if params.mode == "block" else "ddpm_cache"
     return "entropy" if {"alg_temp", "eps"} & set(given) else "low_confidence"
 
 
@@ -263,6 +265,11 @@ def _check_steps(params: DecodeParams, *, holes: int) -> None:
     steps, block, slots = params.steps, params.block_length, params.max_new_tokens
     if steps is None:
         return
+    if POLICIES[params.policy or ""].schedule in ("ancestral", "ancestral_blocks"):
+        blocks = 1 if params.mode == "block" else num_blocks(slots, block)
+        if steps % blocks:
+            _refuse_uneven(steps, blocks, block)
+        return
     if params.mode == "block":
         if block is not None and steps > block:
             _refuse(
@@ -274,6 +281,10 @@ def _check_steps(params: DecodeParams, *, holes: int) -> None:
         _refuse("steps", f"`steps` is {steps}, but only {slots + holes} slots are to be decided; use at most that")
     blocks = num_blocks(slots, block)
     if steps % blocks:
-        near = [n for n in (steps // blocks * blocks, (steps // blocks + 1) * blocks) if n]
-        shared = f"`steps` is shared among {blocks} blocks of {block} slots"
-        _refuse("steps", f"{shared}, and {steps} is no multiple of {blocks}; use {' or '.join(map(str, near))}")
+        _refuse_uneven(steps, blocks, block)
+
+
+def _refuse_uneven(steps: int, blocks: int, block: int | None) -> NoReturn:
+    near = [n for n in (steps // blocks * blocks, (steps // blocks + 1) * blocks) if n]
+    shared = f"`steps` is shared among {blocks} blocks of {block} slots"
+    _refuse("steps", f"{shared}, and {steps} is no multiple of {blocks}; use {' or '.join(map(str, near))}")

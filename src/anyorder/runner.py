@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
 
 import torch
@@ -36,9 +37,7 @@ class Runner:
         """Keys and values for one request of up to `capacity` columns."""
         config = self.network.config
         return KVStorage(
-            num_layers=config.num_layers,
-            num_kv_heads=config.num_kv_heads,
-            head_dim=config.head_dim,
+            shapes=[config.kv_shape(layer) for layer in range(config.num_layers)],
             capacity=capacity,
             dtype=self.network.dtype,
             device=self.network.device,
@@ -110,8 +109,20 @@ def _offsets(windows: Sequence[Window]) -> list[int]:
     return list(accumulate((window.ids.shape[0] for window in windows[:-1]), initial=0))
 
 
-def attention_mask(window: Window) -> Tensor | None:
-    """[T, visible] bool, True where a fed token sees a column; None if every token sees every visible column."""
+def attention_mask(window: Window, sliding: int | None = None) -> Tensor | None:
+    """Which columns each fed token sees.
+
+    Args:
+        sliding: columns that a token may look back on, itself included; tokens from `adapted` on look back from the
+            first of them. None: all.
+    Returns:
+        [T, visible] bool; None if every token sees every visible column.
+    """
+    masks = [_by_order(window), _near(window, sliding), _inside(window)]
+    return reduce(lambda a, b: b if a is None else a if b is None else a & b, masks)
+
+
+def _by_order(window: Window) -> Tensor | None:
     if window.adapted == 0:
         return None
     length = window.block_length if window.attention == "block" else 1
@@ -127,6 +138,37 @@ def attention_mask(window: Window) -> Tensor | None:
     return mask
 
 
+def _near(window: Window, sliding: int | None) -> Tensor | None:
+    """The columns that a sliding layer still sees."""
+    if sliding is None or window.visible <= sliding:
+        return None
+    seen_from = positions_of(window)
+    if window.adapted is not None:
+        seen_from[window.adapted :] = window.start + window.adapted
+    return torch.arange(window.visible) > (seen_from - sliding)[:, None]
+
+
+def _inside(window: Window) -> Tensor | None:
+    """The columns that lie within the context of each token's block."""
+    if window.context is None or window.visible <= window.context:
+        return None
+    ends = (torch.arange(window.start, window.end) // window.block_length + 1) * window.block_length
+    return torch.arange(window.visible) >= (ends - window.context)[:, None]
+
+
+_Kind = tuple[int | None, int]
+"""Layers that see the same: (sliding window, queries per key head)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What the tokens of one window see in the layers of one kind."""
+
+    first: int  # the first column that anyone sees
+    mask: Tensor | None  # [G * T, visible - first] from `stacked_mask`; None: all of that is seen
+    row_mask: Tensor | None  # [G * R, visible - first], for the last layer's wanted rows
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """What attention must know of one window."""
@@ -134,19 +176,28 @@ class _Part:
     start: int
     visible: int
     storage: KVStorage | None
-    mask: Tensor | None  # [G * T, visible] from `stacked_mask`; None: everything visible is seen
-    row_mask: Tensor | None  # [G * R, visible], for the last layer's wanted rows
+    views: dict[_Kind, _View]
 
 
-def _part(window: Window, storage: KVStorage | None, network: Transformer) -> _Part:
-    mask, row_mask = attention_mask(window), None
-    if mask is not None:
-        groups = network.config.num_heads // network.config.num_kv_heads
-        mask, row_mask = (
-            stacked_mask(m, groups, network.dtype).to(network.device, non_blocking=True)
-            for m in (mask, mask[window.rows])
-        )
-    return _Part(window.start, window.visible, storage if window.stores else None, mask, row_mask)
+def _part(window: Window, storage: KVStorage | None, network: Transformer, kinds: set[_Kind]) -> _Part:
+    stored = storage if window.stores else None
+    views = {kind: _view(window, kind, network, None if stored is not None else window.start) for kind in kinds}
+    return _Part(window.start, window.visible, stored, views)
+
+
+def _view(window: Window, kind: _Kind, network: Transformer, first: int | None) -> _View:
+    """`first`: column of the first key there is; None: all of them are stored."""
+    sliding, groups = kind
+    mask = attention_mask(window, sliding)
+    if mask is None:
+        return _View(first or 0, None, None)
+    if first is None:
+        first = int(mask.any(0).nonzero()[0])
+    mask, row_mask = (
+        stacked_mask(m, groups, network.dtype).to(network.device, non_blocking=True)
+        for m in (mask[:, first:], mask[window.rows, first:])
+    )
+    return _View(first, mask, row_mask)
 
 
 class _PackedAttention:
@@ -158,30 +209,37 @@ class _PackedAttention:
         storages: Sequence[KVStorage | None],
         network: Transformer,
     ) -> None:
-        self.parts = [_part(window, storage, network) for window, storage in zip(windows, storages, strict=True)]
+        config = network.config
+        self.kinds: list[_Kind] = [
+            (config.sliding_window(layer), config.num_heads // config.kv_shape(layer)[0])
+            for layer in range(config.num_layers)
+        ]
+        kinds = set(self.kinds)
+        self.parts = [_part(window, storage, network, kinds) for window, storage in zip(windows, storages, strict=True)]
         self.lengths = [window.ids.shape[0] for window in windows]
         self.counts = [window.rows.shape[0] for window in windows]
-        self.last_layer = -1 if network.config.shares_experts else network.config.num_layers - 1
+        self.last_layer = config.num_layers - 1
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        rows_only = layer == self.last_layer
         if len(self.parts) == 1:
-            return _attend(self.parts[0], layer, q, k, v, rows_only)
+            return self._attend(self.parts[0], layer, q, k, v)
         own = zip(
             self.parts,
-            q.split_with_sizes(self.counts if rows_only else self.lengths),
+            q.split_with_sizes(self.counts if layer == self.last_layer else self.lengths),
             k.split_with_sizes(self.lengths),
             v.split_with_sizes(self.lengths),
             strict=True,
         )
-        return torch.cat([_attend(part, layer, own_q, own_k, own_v, rows_only) for part, own_q, own_k, own_v in own])
+        return torch.cat([self._attend(part, layer, own_q, own_k, own_v) for part, own_q, own_k, own_v in own])
 
-
-def _attend(part: _Part, layer: int, q: Tensor, k: Tensor, v: Tensor, rows_only: bool) -> Tensor:
-    if part.storage is None:
-        k, v = k.transpose(0, 1), v.transpose(0, 1)
-    else:
-        k, v = part.storage.update(layer, part.start, part.visible, k, v)
-    if not q.shape[0]:
-        return q
-    return sdpa(q, k, v, part.row_mask if rows_only else part.mask)
+    def _attend(self, part: _Part, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        view = part.views[self.kinds[layer]]
+        if part.storage is None:
+            k, v = k.transpose(0, 1), v.transpose(0, 1)
+        else:
+            k, v = part.storage.update(layer, part.start, part.visible, k, v)
+            if view.first:
+                k, v = k[:, view.first :], v[:, view.first :]
+        if not q.shape[0]:
+            return q
+        return sdpa(q, k, v, view.row_mask if layer == self.last_layer else view.mask)

@@ -44,6 +44,8 @@ class Window:
     block_length: int = 1  # only read when attention is "block"
     phase: Phase = "denoise"
     adapted: int | None = None  # index into ids: from here on an adapter is on, and all that is visible is seen
+    context: int | None = None  # a block sees no column that is further than this before its end; None: all
+    soft: Tensor | None = None  # [n, hidden], on the device: what the tokens from `adapted` on were expected to be
     stores: bool = True  # False: nothing outside the window is seen and no K/V need be kept
     branches: Branches | None = None  # only with attention "causal", and visible up to the window's end
     moved: Tensor | None = None  # [M] int64: stored columns whose K/V are first moved to start - M, ..., start - 1

@@ -8,9 +8,7 @@ from anyorder.cache.storage import KVStorage
 
 
 def storage(capacity: int) -> KVStorage:
-    return KVStorage(
-        num_layers=2, num_kv_heads=3, head_dim=4, capacity=capacity, dtype=torch.float32, device=torch.device("cpu")
-    )
+    return KVStorage(shapes=[(3, 4), (3, 4)], capacity=capacity, dtype=torch.float32, device=torch.device("cpu"))
 
 
 def test_a_window_overwrites_its_columns_and_sees_all_visible_ones() -> None:
@@ -39,8 +37,8 @@ def test_more_room_keeps_what_is_stored() -> None:
     assert kept.capacity == 4
     kept.reserve(5)
     assert kept.capacity >= 5
-    assert torch.equal(kept.keys[0, :, :4], stored.transpose(0, 1))
-    assert torch.equal(kept.values[0, :, :4], -stored.transpose(0, 1))
+    assert torch.equal(kept.keys[0][:, :4], stored.transpose(0, 1))
+    assert torch.equal(kept.values[0][:, :4], -stored.transpose(0, 1))
     assert kept.num_bytes == 2 * 2 * 3 * kept.capacity * 4 * 4
 
 
@@ -58,14 +56,15 @@ def test_columns_move_to_the_front_also_where_they_overlap() -> None:
 
 def test_a_part_shares_the_memory() -> None:
     whole = storage(8)
-    whole.keys.zero_()
+    for keys in whole.keys:
+        keys.zero_()
     part = whole.part(3, 4)
     stored = torch.randn(2, 3, 4)
     part.update(1, 1, 3, stored, -stored)
     assert part.capacity == 4
-    assert torch.equal(whole.keys[1, :, 4:6], stored.transpose(0, 1))
-    assert torch.equal(whole.values[1, :, 4:6], -stored.transpose(0, 1))
-    assert not whole.keys[1, :, :4].any()
+    assert torch.equal(whole.keys[1][:, 4:6], stored.transpose(0, 1))
+    assert torch.equal(whole.values[1][:, 4:6], -stored.transpose(0, 1))
+    assert not whole.keys[1][:, :4].any()
 
 
 def test_columns_go_to_another_storage_and_come_back() -> None:

@@ -62,5 +62,5 @@ def test_defaults_are_among_what_is_supported(name: str) -> None:
     spec = FAMILIES[name]
     assert spec.decoder in spec.modes
     assert spec.caches[0] == "none"
-    autoregressive = spec.attention == "causal" and spec.blocks == "grid"
+    autoregressive = (spec.attention == "causal" and spec.blocks == "grid") or spec.mask_is_last
     assert (spec.mask_token is None and spec.mask_token_id is None) == autoregressive

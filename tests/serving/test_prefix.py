@@ -146,11 +146,13 @@ def test_what_is_restored_is_what_was_kept(texts: list[tuple[list[int], tuple[At
         storage = runner.storage(20)
         unit = -(-2 // kind[1]) * kind[1]
         marks = [float(hash((kind, tuple(ids[: (column // unit + 1) * unit]))) % 10**6) for column in range(len(ids))]
-        storage.keys.fill_(-1)
+        for keys in storage.keys:
+            keys.fill_(-1)
         found = cache.restore(storage, [*ids, 0], kind)
         assert found % unit == 0
-        assert storage.keys[0, 0, :found, 0].tolist() == marks[:found]
-        storage.keys[:, :, : len(ids)] = torch.tensor(marks, dtype=storage.keys.dtype)[:, None]
+        assert storage.keys[0][0, :found, 0].tolist() == marks[:found]
+        for keys in storage.keys:
+            keys[:, : len(ids)] = torch.tensor(marks, dtype=keys.dtype)[:, None]
         cache.keep(storage, ids, kind)
         assert cache.used <= capacity
         if len(ids) <= capacity:

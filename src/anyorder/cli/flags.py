@@ -23,7 +23,7 @@ from anyorder.policies.catalog import POLICIES
 
 PANELS: dict[str, tuple[str, ...]] = {
     "Decoding": ("max_new_tokens", "mode", "policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps",
-                 "block_length", "sub_block_length", "edit_threshold", "edit_passes", "first_block_length", "growth",
+                 "noise", "block_length", "sub_block_length", "edit_threshold", "edit_passes", "first_block_length", "growth",
                  "draft", "draft_length"),
     "Sampling": ("temperature", "top_p", "top_k", "seed", "cfg_scale", "top_logprobs"),
     "Tokens": ("stop_ids", "logit_bias", "banned_ids", "forced", "logits_eos_inf", "confidence_eos_eot_inf"),
@@ -167,6 +167,8 @@ LOAD_FLAGS = (
     Flag(name="revision", type=str, metavar="REV", panel="Model", help="Branch, tag or commit of a hub id."),
     Flag(name="dtype", type=str, metavar="NAME", panel="Model", shown_default="auto",
          help="Number format: float32, bfloat16, float16, float64; auto takes what suits the checkpoint."),
+    Flag(name="quantize", type=str, metavar="NAME", panel="Model",
+         help="Keep the weights in fewer bits: int8, int8-dynamic, int4. `anyorder inspect --quantize` compares them."),
     Flag(name="device", type=str, metavar="NAME", panel="Model", shown_default="auto",
          help="cpu, cuda, cuda:1, mps; auto takes an accelerator if there is one."),
     Flag(name="mask_token_id", type=int, metavar="ID", panel="Model",

@@ -143,6 +143,7 @@ class DecoderBase:
             rows=window.rows + window.start,
             attention=window.attention,
             block_length=window.block_length,
+            context=window.context,
             phase=window.phase,
             adapted=None if window.adapted is None else window.adapted + window.start,
             stores=False,

@@ -10,6 +10,7 @@ from anyorder.canvas import Canvas
 from anyorder.decoders.base import DecoderBase, rows_of
 from anyorder.decoders.choose import Chooser
 from anyorder.events import BlockFinished, Event, FinishReason
+from anyorder.policies.noise import Noise
 from anyorder.policies.schedule import PassSchedule
 from anyorder.window import Attention, Window
 
@@ -30,6 +31,8 @@ class BlockDecoder(DecoderBase):
         block_length: slots per block, as trained.
         sub_block_length: candidates come from the leftmost sub-block with an open slot; None: the whole block.
         steps: scheduled passes per block; None commits one slot per scheduled pass.
+        noise: share of masked slots over time, for ancestral schedules.
+        context: columns that a block may see, itself included, where the model's window slides; None: all.
         attention: "block": a block sees itself both ways; "causal": only what is left of it, as an autoregressive model
             was trained.
         adapted: a block is read both ways, with an adapter if there is one, behind text that the causal mode reads:
@@ -54,6 +57,8 @@ class BlockDecoder(DecoderBase):
         sub_block_length: int | None = None,
         steps: int | None = None,
         eps: float = 1e-3,
+        noise: Noise = "loglinear",
+        context: int | None = None,
         shift: bool = False,
         attention: Attention = "block",
         adapted: bool = False,
@@ -72,7 +77,10 @@ class BlockDecoder(DecoderBase):
         self.chooser = chooser
         self.block_length = block_length
         self.sub_block_length = sub_block_length or block_length
-        self.schedule = PassSchedule(kind=chooser.policy.schedule, total=block_length, steps=steps, eps=eps)
+        self.schedule = PassSchedule(
+            kind=chooser.policy.schedule, total=block_length, steps=steps, eps=eps, noise=noise
+        )
+        self.context = context
         self.shift = shift
         self.attention: Attention = attention
         self.adapted = adapted
@@ -153,7 +161,10 @@ class BlockDecoder(DecoderBase):
     def _denoise(self) -> Window:
         sub_block = self.sub_block()
         self.slots = self._candidates(sub_block)
+        self.step = self.chooser.next_step(self.schedule, self.slots, self.step)
         span = block_span(self.scheme, sub_block, self.block, refresh=self.refresh or self.needs_refresh())
+        if self.scheme == "none" and self.context is not None:  # what the window has left is not read any more
+            return self._window(Span(max(self.block.end - self.context, 0), span.end), self.block.end)
         return self._window(
             Span(min(span.start, self.stored) if self.pending else span.start, span.end), self.block.end
         )
@@ -173,6 +184,7 @@ class BlockDecoder(DecoderBase):
             rows=rows_of(self.slots, span.start, shift=self.shift),
             attention=self.attention,
             block_length=self.block_length,
+            context=self.context,
             phase="write" if self.writing else "denoise",
             adapted=max(self.block.start - span.start, 0) if adapted else None,
             stores=self.scheme != "none",
@@ -190,10 +202,11 @@ class BlockDecoder(DecoderBase):
         return self.chooser.choose(
             rows,
             slots,
-            pass_index=self.passes - self.extra_passes,
+            pass_index=self.step if self.schedule.ancestral else self.passes - self.extra_passes,
             quota=self.schedule.quota(self.step, self.canvas.open_slots(self.block.start, self.block.end).shape[0]),
             probability=self.schedule.probability(self.step),
             all=self.writing,
+            greedy=self.schedule.ends(self.step),
         )
 
     def apply(self, decision: Tensor) -> list[Event]:

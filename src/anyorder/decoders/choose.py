@@ -16,7 +16,8 @@ from anyorder.draws import Draws, wide_dtype
 from anyorder.policies import score
 from anyorder.policies.catalog import PolicyInfo
 from anyorder.policies.published import FUNCTIONS, Knobs
-from anyorder.policies.sample import FilterOrder, best, filter_logits
+from anyorder.policies.sample import FilterOrder, Nucleus, best, filter_logits
+from anyorder.policies.schedule import PassSchedule
 
 Confidence = Literal["raw", "filtered"]
 
@@ -30,6 +31,7 @@ class Sampling:
     top_p: float | None = None
     top_k: int | None = None
     filter_order: FilterOrder = "top_p_first"
+    nucleus: Nucleus = "through"
     confidence: Confidence = "raw"  # softmax of the logits as they came, or of the filtered and scaled ones
     banned_ids: tuple[int, ...] = ()
     logit_bias: Mapping[int, float] = field(default_factory=dict[int, float])
@@ -56,7 +58,12 @@ class Sampling:
             ids [n] int64, confidence [n] float in [0, 1], and the logits [n, V] that the ids are drawn from.
         """
         filtered = filter_logits(
-            logits, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, order=self.filter_order
+            logits,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            order=self.filter_order,
+            nucleus=self.nucleus,
         )
         ids = best(filtered) if self.temperature == 0 else self.draws.tokens(filtered, slots, pass_index)
         confidence = score.probability(self.measured(logits, filtered), ids)
@@ -95,6 +102,7 @@ class Chooser:
         quota: int = 1,
         probability: float = 1.0,
         all: bool = False,
+        greedy: bool = False,
     ) -> Tensor:
         """Decide one pass.
 
@@ -104,6 +112,7 @@ class Chooser:
             quota: slots that the schedule gives this pass.
             probability: chance per slot that the schedule gives this pass.
             all: commit every candidate, whatever the policy.
+            greedy: propose the best tokens, whatever the temperature.
         Returns:
             [3 + 2 K, n] float: ids, confidence, 1 where committed; K = min(top, V) likeliest ids, best first, and
             their probabilities, measured as the confidence is.
@@ -112,7 +121,8 @@ class Chooser:
             rows = 3 + 2 * min(self.top, logits.shape[-1])
             return logits.new_empty((rows, 0), dtype=wide_dtype(logits.device))
         slots = slots.to(logits.device, non_blocking=True)
-        ids, confidence, filtered = self.sampling.propose(self.sampling.adjust(logits), slots, pass_index)
+        sampling = replace(self.sampling, temperature=0.0) if greedy else self.sampling
+        ids, confidence, filtered = sampling.propose(sampling.adjust(logits), slots, pass_index)
         if all:
             commit = torch.ones_like(ids, dtype=torch.bool)
         else:
@@ -128,6 +138,20 @@ class Chooser:
             return decision
         best, chances = score.likeliest(self.sampling.measured(logits, filtered), self.top)
         return torch.cat([decision, best.T.to(wide), chances.T.to(wide)])
+
+    def next_step(self, schedule: PassSchedule, slots: Tensor, step: int) -> int:
+        """The scheduled pass to run next: `step`, or the first one behind it that reveals any of `slots`.
+
+        Where random numbers alone say which slots a pass reveals, those that reveal none need no forward.
+        """
+        if not schedule.ancestral:
+            return step
+        while step < schedule.passes and not bool(self._reveals(schedule, slots, step).any()):
+            step += 1
+        return step
+
+    def _reveals(self, schedule: PassSchedule, slots: Tensor, step: int) -> Tensor:
+        return self.sampling.draws.uniform(slots, step, "slot") < schedule.probability(step)
 
     def _score(self, filtered: Tensor, confidence: Tensor, slots: Tensor, pass_index: int) -> Tensor:
         match self.policy.score:

@@ -10,6 +10,7 @@ from anyorder.canvas import Canvas
 from anyorder.decoders.base import DecoderBase, rows_of
 from anyorder.decoders.choose import Chooser
 from anyorder.events import BlockFinished, Event
+from anyorder.policies.noise import Noise
 from anyorder.policies.schedule import PassSchedule
 from anyorder.window import Window
 
@@ -26,7 +27,8 @@ class FullDecoder(DecoderBase):
         block_length: slots per block; None makes everything up to `end` one block.
         first_block_length: of the first block; None: as the others.
         steps: scheduled passes per block; None commits one slot per scheduled pass.
-        eps: end of Dream's time grid.
+        eps: end of the time grid.
+        noise: share of masked slots over time, for ancestral schedules.
         shift: a slot is predicted by the row before it.
         cfg_scale: weight of guidance away from the canvas without its prompt.
     """
@@ -42,6 +44,7 @@ class FullDecoder(DecoderBase):
         first_block_length: int | None = None,
         steps: int | None = None,
         eps: float = 1e-3,
+        noise: Noise = "loglinear",
         shift: bool = False,
         scheme: FullScheme = "none",
         cfg_scale: float = 0.0,
@@ -51,6 +54,7 @@ class FullDecoder(DecoderBase):
         self.block_length = block_length
         self.steps = steps
         self.eps = eps
+        self.noise: Noise = noise
         self.shift = shift
         self.scheme: FullScheme = scheme
         self.cfg_scale = cfg_scale
@@ -68,6 +72,7 @@ class FullDecoder(DecoderBase):
             total=int(self.canvas.open[block.start : block.end].sum()),
             steps=self.steps,
             eps=self.eps,
+            noise=self.noise,
         )
 
     def _candidates(self, start: int = 0) -> Tensor:
@@ -82,6 +87,7 @@ class FullDecoder(DecoderBase):
             self.slots = self._candidates()
         else:
             self.slots = self._candidates(block.start)
+        self.step = self.chooser.next_step(self.schedule, self.slots, self.step)
         # inside a cached window the first slot has no row before it: decide it while there is one
         self.only_first = self.shift and self.scheme != "none" and first and bool(self.canvas.open[block.start])
         if self.only_first:
@@ -110,10 +116,11 @@ class FullDecoder(DecoderBase):
         return self.chooser.choose(
             logits,
             self.slots,
-            pass_index=self.passes,
+            pass_index=self.step if self.schedule.ancestral else self.passes,
             quota=self.schedule.quota(self.step, self.slots.shape[0]),
             probability=self.schedule.probability(self.step),
             all=self.only_first,
+            greedy=self.schedule.ends(self.step),
         )
 
     def apply(self, decision: Tensor) -> list[Event]:

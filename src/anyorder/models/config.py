@@ -93,6 +93,14 @@ class ModelConfig:
         """Do the tokens of a block choose among the same experts, so that each depends on all of them?"""
         return self.moe is not None and self.moe.block_experts is not None
 
+    def kv_shape(self, layer: int) -> tuple[int, int]:
+        """Heads of a layer's keys (and values), and their width."""
+        return self.num_kv_heads, self.head_dim
+
+    def sliding_window(self, layer: int) -> int | None:
+        """Columns that a token of this layer may look back on, itself included; None: all."""
+        return None
+
     @property
     def query_size(self) -> int:
         """Width of all query heads together."""

@@ -127,6 +127,11 @@ class Tokenizer:
         return self.files.named.get("eos_token")
 
     @property
+    def bos(self) -> str | None:
+        """String of the token that begins a text."""
+        return self.files.named.get("bos_token")
+
+    @property
     def has_chat_template(self) -> bool:
         return self.files.chat_template is not None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Score = Literal["probability", "margin", "entropy", "random"]
-Schedule = Literal["none", "even", "timesteps", "budget"]
+Schedule = Literal["none", "even", "timesteps", "budget", "ancestral", "ancestral_blocks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,12 @@ _ALL = (
                "probability", "even", ("threshold", "steps"), "SDAR, arXiv:2510.06303"),
     PolicyInfo("entropy_bounded", "the most certain slots whose entropies sum below `entropy_bound`", "entropy", "none",
                ("entropy_bound",), "JetEngine for SDAR"),
+    PolicyInfo("first_hitting", "one slot at random: the next one that the reverse process would reveal", "random",
+               "none", (), "BD3-LM, arXiv:2503.09573; arXiv:2409.02908"),
+    PolicyInfo("ddpm_cache", "every slot by itself as time runs from 1 to `eps`, then the best token of what is left",
+               "random", "ancestral", ("steps", "eps", "noise"), "MDLM, arXiv:2406.07524"),
+    PolicyInfo("ddpm", "every slot of the block by itself as time runs from 1 to 0", "random", "ancestral_blocks",
+               ("steps", "noise"), "BD3-LM, arXiv:2503.09573"),
 )  # fmt: skip
 
 POLICIES: dict[str, PolicyInfo] = {info.name: info for info in _ALL}

@@ -95,10 +95,29 @@ def entropy_bounded(score: Tensor, open: Tensor, knobs: Knobs) -> Tensor:
     return select.entropy_bounded(-score, open, knobs.entropy_bound)
 
 
+def first_hitting(score: Tensor, open: Tensor, knobs: Knobs) -> Tensor:
+    """One slot; score is a uniform draw. Source: BD3-LM, `sampling.first_hitting`.
+
+    The published sampler also draws the time at which this happens; these networks are not told it.
+    """
+    return select.quota(score, open, 1)
+
+
+def ddpm_cache(score: Tensor, open: Tensor, knobs: Knobs) -> Tensor:
+    """Every slot by itself; score is a uniform draw. Source: MDLM, `sampling.predictor=ddpm_cache`."""
+    return select.bernoulli(score, open, knobs.probability)
+
+
+def ddpm(score: Tensor, open: Tensor, knobs: Knobs) -> Tensor:
+    """Every slot by itself; score is a uniform draw. Source: BD3-LM, `sampling.first_hitting=false`."""
+    return select.bernoulli(score, open, knobs.probability)
+
+
 FUNCTIONS: dict[str, PolicyFunction] = {
     function.__name__: function
     for function in (
         threshold, factor, entropy_bound, low_confidence, random, origin, maskgit_plus, topk_margin, entropy,
         confidence_threshold, sequential, low_confidence_static, low_confidence_dynamic, entropy_bounded,
+        first_hitting, ddpm_cache, ddpm,
     )
 }  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 FilterOrder = Literal["top_p_first", "top_k_first"]
+Nucleus = Literal["through", "below"]
 GROUP = 128
 """Columns that `best` reduces at once; from 64 to 256 it made no difference."""
 
@@ -33,6 +35,7 @@ def filter_logits(
     top_k: int | None = None,
     top_p: float | None = None,
     order: FilterOrder = "top_k_first",
+    nucleus: Nucleus = "through",
 ) -> Tensor:
     """Scale by the temperature, then set the logits outside top-k and top-p to -inf.
 
@@ -40,14 +43,15 @@ def filter_logits(
         logits: [n, V] float.
         temperature: 0 leaves the scale alone (greedy decoding; the filters still shape the confidence).
         top_k: keep the k best; None keeps all.
-        top_p: keep the best tokens until their probability reaches p, the one that crosses it included.
+        top_p: keep the best tokens until their probability reaches p.
         order: which filter sees the other's result: Dream applies top-p first, SDAR top-k first.
+        nucleus: the token that crosses p is kept ("through"), or only the best if it crosses it ("below"; BD3-LM).
     Returns:
         [n, V] float; the argument itself when nothing is to be done.
     """
     if temperature > 0 and temperature != 1:
         logits = logits / temperature
-    filters = [(_top_p, top_p), (_top_k, top_k)]
+    filters = [(partial(_top_p, nucleus=nucleus), top_p), (_top_k, top_k)]
     for apply, value in filters if order == "top_p_first" else reversed(filters):
         if value is not None:
             logits = apply(logits, value)
@@ -61,11 +65,11 @@ def _top_k(logits: Tensor, k: float) -> Tensor:
     return logits.masked_fill(logits < weakest, -torch.inf)
 
 
-def _top_p(logits: Tensor, p: float) -> Tensor:
+def _top_p(logits: Tensor, p: float, *, nucleus: Nucleus) -> Tensor:
     if p >= 1:
         return logits
     ordered, order = logits.sort(dim=-1, descending=True)
     cumulated = ordered.softmax(-1).cumsum(-1)
     drop = torch.zeros_like(cumulated, dtype=torch.bool)
-    drop[..., 1:] = cumulated[..., :-1] > p  # the token that crosses p stays
+    drop[..., 1:] = cumulated[..., :-1] > p if nucleus == "through" else cumulated[..., 1:] > p
     return logits.masked_fill(torch.zeros_like(drop).scatter_(-1, order, drop), -torch.inf)

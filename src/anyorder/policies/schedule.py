@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from anyorder.policies.catalog import Schedule
+from anyorder.policies.noise import Noise, revealed
 
 
 def even(slots: int, steps: int) -> list[int]:
@@ -55,6 +56,31 @@ def budget(open_count: int, total: int, step: int, steps: int) -> int:
     return open_count - total // steps * max(steps - 1 - step, 0)
 
 
+def ancestral(step: int, steps: int, eps: float, noise: Noise) -> float:
+    """Chance per masked slot of being revealed in pass `step` on the time grid 1 ... eps; 1 behind its end.
+
+    Source: MDLM, `_sample` (with `noise_removal`: what is masked at time eps is filled in one more pass).
+    """
+    if step >= steps:
+        return 1.0
+    length = (1 - eps) / steps
+    time = 1 - step * length
+    return revealed(noise, time, time - length)
+
+
+def ancestral_blocks(step: int, steps: int, noise: Noise) -> float:
+    """The same for steps of 1 / `steps` from the times 1 ... 0 that are evenly apart; 1 at time 0.
+
+    The published sampler divides by 0 there and writes token 0 into what is still masked; here it is sampled.
+
+    Source: BD3-LM, `_semi_ar_sampler`.
+    """
+    if step >= steps - 1:
+        return 1.0
+    time = 1 - step / (steps - 1)
+    return revealed(noise, time, time - 1 / steps)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PassSchedule:
     """The shares of the passes over one block (or one canvas).
@@ -64,12 +90,23 @@ class PassSchedule:
         total: slots that the schedule divides.
         steps: passes; None gives every pass one slot.
         eps: end of the time grid.
+        noise: share of masked slots over time; only ancestral schedules read it.
     """
 
     kind: Schedule
     total: int
     steps: int | None = None
     eps: float = 1e-3
+    noise: Noise = "loglinear"
+
+    @property
+    def ancestral(self) -> bool:
+        """Whether a pass decides about a slot follows from random numbers alone, so idle passes need no forward."""
+        return self.kind in ("ancestral", "ancestral_blocks")
+
+    def ends(self, step: int) -> bool:
+        """True for the pass that is left for what an ancestral schedule did not reveal: the best token everywhere."""
+        return self.kind == "ancestral" and step >= self.passes
 
     @property
     def passes(self) -> int:
@@ -79,7 +116,7 @@ class PassSchedule:
     def quota(self, step: int, open_count: int) -> int:
         """Slots that pass `step` commits while `open_count` are open; further passes go on with the last share."""
         match self.kind:
-            case "none":
+            case "none" | "ancestral" | "ancestral_blocks":
                 return open_count
             case "even":
                 shares = even(self.total, self.passes)
@@ -92,4 +129,10 @@ class PassSchedule:
 
     def probability(self, step: int) -> float:
         """Chance per slot of being committed in pass `step`."""
-        return transfer_probability(step, self.passes, self.eps)
+        match self.kind:
+            case "ancestral":
+                return ancestral(step, self.passes, self.eps, self.noise)
+            case "ancestral_blocks":
+                return ancestral_blocks(step, self.passes, self.noise)
+            case _:
+                return transfer_probability(step, self.passes, self.eps)

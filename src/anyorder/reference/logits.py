@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from anyorder.models.attention import attend_alone
 from anyorder.models.loaded import LoadedModel
 from anyorder.reference.outcome import Mismatch, expect
 from anyorder.runner import Runner, attention_mask
@@ -38,6 +39,9 @@ def check(model: LoadedModel, case: Case) -> str:
         return _canvas_cache(model, case)
     if "prefix_length" in case:
         return _block_cache(model, case)
+    if "timesteps" in case and case["logits"].shape[1] < case["input_ids"].shape[1]:
+        two = case["input_ids"].shape[1] == 2 * case["logits"].shape[1]
+        return _two_streams(model, case) if two else _block_by_block(model, case)
     return _uncached(model, case)
 
 
@@ -77,6 +81,31 @@ def _uncached(model: LoadedModel, case: Case) -> str:
     rows = Runner(model.network).forward(windows, [None] * len(windows))
     recorded = [row[keep.bool()] for row, keep in zip(case["logits"], padding, strict=True)]
     return _compare(torch.cat(rows), torch.cat(recorded))
+
+
+@torch.inference_mode()
+def _two_streams(model: LoadedModel, case: Case) -> str:
+    """BD3-LM's training pass, noised | clean: a noised block sees itself and the clean blocks before it."""
+    assert model.block_length is not None
+    length = case["logits"].shape[1]
+    noised, columns = torch.arange(2 * length) < length, torch.arange(2 * length) % length
+    block = columns // model.block_length
+    own = (block[:, None] == block) & noised[:, None] & noised
+    clean = ~noised & ((block < block[:, None]) | (~noised[:, None] & (block == block[:, None])))
+    attend, network = attend_alone((own | clean).to(model.device)), model.network
+    positions = columns.to(model.device)
+    hidden = [network(ids.to(model.device), positions, attend)[:length] for ids in case["input_ids"]]
+    return _compare(torch.stack([network.head(rows) for rows in hidden]), case["logits"])
+
+
+@torch.inference_mode()
+def _block_by_block(model: LoadedModel, case: Case) -> str:
+    """Every block stored by itself; the logits of the last one."""
+    assert model.block_length is not None
+    ids, block, runner = case["input_ids"][0], model.block_length, Runner(model.network)
+    storage = runner.storage(ids.shape[0])
+    windows = [_window(model, ids[at : at + block], start=at, block=block) for at in range(0, ids.shape[0], block)]
+    return _compare([runner.forward([window], [storage])[0] for window in windows][-1], case["logits"][0])
 
 
 def _block_of(mask: Tensor) -> int:

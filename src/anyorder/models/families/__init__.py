@@ -7,12 +7,14 @@ from typing import Any
 
 from anyorder.errors import UnknownFamily
 from anyorder.models.families import (
+    bd3lm,
     dream,
     fast_dllm_v2,
     llada,
     llada2_moe,
     llada_moe,
     llama,
+    mdlm,
     nemotron_labs_diffusion,
     qwen2,
     qwen3,
@@ -42,12 +44,12 @@ FAMILIES: dict[str, FamilySpec] = {
         wedlm.SPEC,
         llada_moe.SPEC,
         llada2_moe.SPEC,
+        mdlm.SPEC,
+        bd3lm.SPEC,
     )
 }
 
 LATER: tuple[str, ...] = (
-    "BD3LM",
-    "MDLM",
     "DiffusionGemmaForBlockDiffusion",
     "EfficientDLM",
 )

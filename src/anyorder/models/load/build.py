@@ -12,6 +12,7 @@ from anyorder.models.config import ModelConfig
 from anyorder.models.linear import Linear, PackedLinear
 from anyorder.models.load.check import check_tied
 from anyorder.models.load.safetensors import Checkpoint
+from anyorder.models.networks import network_of
 from anyorder.models.transformer import MappedEmbedding, Transformer
 from anyorder.models.weights import Place
 
@@ -45,7 +46,7 @@ def build(
     if config.tie_word_embeddings:
         check_tied(places, checkpoint)
     with torch.device("meta"):
-        network = Transformer(config)
+        network = network_of(config)
     sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
     scratch = torch.empty(_scratch_size(sizes) if pack else 0, dtype=dtype)
     pieces = _by_parameter(places)

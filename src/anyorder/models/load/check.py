@@ -16,19 +16,23 @@ HEADS = frozenset({"lm_head.weight", "model.transformer.ff_out.weight"})
 """Output heads by their published names; some exporters write a tied one a second time."""
 
 
-def check_tensors(places: Mapping[str, Place], checkpoint: Checkpoint, *, tied: bool) -> None:
+def check_tensors(
+    places: Mapping[str, Place], checkpoint: Checkpoint, *, tied: bool, unused: tuple[str, ...] = ()
+) -> None:
     """Compare names and shapes; nothing is read.
 
     Args:
         places: what the architecture needs (`FamilySpec.weight_names`).
         tied: the output head is the embedding table; a copy of it in the file is then allowed.
+        unused: beginnings of names that are passed over.
     Raises:
         WeightsError: tensors are missing, unknown or of the wrong shape.
     """
     found = checkpoint.entries
     if missing := [name for name in places if name not in found]:
         raise WeightsError(f"{checkpoint.folder}: {_some(missing)} missing from the weights")
-    if unknown := [name for name in found if name not in places and not _redundant(name, tied)]:
+    left = [name for name in found if name not in places and not name.startswith(unused)]
+    if unknown := [name for name in left if not _redundant(name, tied)]:
         raise WeightsError(
             f"{checkpoint.folder}: {_some(unknown)} unknown to this architecture; is config.json theirs?"
         )

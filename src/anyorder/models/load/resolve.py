@@ -14,7 +14,7 @@ from anyorder.models.tokenizer import Tokenizer
 def resolve_mask(
     argument: int | None, raw: Mapping[str, Any], config: ModelConfig, spec: FamilySpec, tokenizer: Tokenizer | None
 ) -> int | None:
-    """The mask id: argument, else config.json, else the tokenizer's, else the family's.
+    """The mask id: argument, else config.json, else the tokenizer's, else the family's; None with uniform noise.
 
     An autoregressive family has no mask token. So that it can be decoded in any order all the same, a token that
     hardly occurs in text stands in: the family's `spare_tokens` (SmolLM2: id 4, `<reponame>`), else the first row of
@@ -34,6 +34,10 @@ def resolve_mask(
     if named is not None:
         _check_mask(named, config, spec, tokenizer)
         return named
+    if spec.noise == "uniform":
+        return None
+    if spec.mask_is_last:
+        return config.vocab_size - 1
     if spec.mask_token is None and spec.mask_token_id is None:
         return _spare(config, spec, tokenizer)
     return _published(config, spec, tokenizer)

@@ -85,7 +85,7 @@ def _weights(folder: Path, spec: FamilySpec, config: ModelConfig, drawn: int | N
     if drawn is not None:
         return DrawnCheckpoint(folder, names, drawn)
     checkpoint = Checkpoint(folder)
-    check_tensors(names, checkpoint, tied=config.tie_word_embeddings)
+    check_tensors(names, checkpoint, tied=config.tie_word_embeddings, unused=spec.unused)
     return checkpoint
 
 
