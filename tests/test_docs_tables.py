@@ -22,7 +22,19 @@ from tests.test_docs import PAGES, ROOT, blocks_of
 from anyorder import errors, events, generation
 from anyorder import params as params_module
 from anyorder.cache.schemes import SCHEMES
-from anyorder.cli import batch, bench_flags, chat, convert, flags, measure, reference, selftext, train
+from anyorder.cli import (
+    batch,
+    bench_flags,
+    chat,
+    convert,
+    flags,
+    measure,
+    preset,
+    reference,
+    selftext,
+    sweep_flags,
+    train,
+)
 from anyorder.cli import generate as generate_command
 from anyorder.cli import inspect as inspect_command
 from anyorder.models.families import FAMILIES, LATER
@@ -333,6 +345,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "selftext_flags": flag_table(selftext.SELFTEXT_FLAGS),
     "convert_flags": flag_table(convert.CONVERT_FLAGS),
     "report_flags": flag_table(measure.REPORT_FLAGS),
+    "sweep_flags": flag_table(sweep_flags.SWEEP_FLAGS),
+    "endpoint_flags": flag_table(sweep_flags.ENDPOINT_FLAGS),
+    "preset_flags": flag_table(preset.PRESET_FLAGS),
     "reference_flags": flag_table(reference.REFERENCE_FLAGS),
 }
 

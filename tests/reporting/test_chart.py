@@ -42,6 +42,12 @@ def test_what_was_not_measured_is_not_drawn() -> None:
     assert "nan" not in svg
 
 
+def test_points_can_stand_by_themselves() -> None:
+    apart = chart([Line(name="a", points=points((0, 1), (1, 2)), joined=False)], title="t", x="x", y="y")
+    assert len(circles(apart)) == 2
+    assert 'class="line"' not in apart
+
+
 def test_several_lines_have_a_legend_and_colours_of_their_own() -> None:
     lines = [Line(name=name, points=points((0, 1))) for name in ("<one>", "two")]
     svg = chart(lines, title="t", x="x", y="y")

@@ -44,6 +44,15 @@ def test_the_preset_is_the_fastest_setting_inside_the_budget(tmp_path: Path) -> 
     assert "within 0.1 of the best" in text
 
 
+def test_the_page_draws_the_fronts(tmp_path: Path) -> None:
+    sweep(plan(200), tmp_path)
+    page = (tmp_path / PAGE).read_text("utf-8")
+    assert page.count("<svg") == 2
+    assert page.count('class="line"') == 2
+    assert page.count("<circle") == 2 * len(NAMES)
+    assert "Area under the accuracy-parallelism curve (AUP): steps " in page
+
+
 def test_nothing_proven_names_nothing(tmp_path: Path) -> None:
     (tmp_path / PRESET).write_text("of an earlier run", "utf-8")
     summary = sweep(plan(5), tmp_path)

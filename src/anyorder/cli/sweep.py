@@ -160,6 +160,8 @@ def _telling(console: Console, out: Path) -> Generator[Progress]:
 
         try:
             yield tell
+            done = bar.tasks[0].completed + (bar.tasks[0].total is not None)  # told before each answer
+            bar.update(shown, description="measured", completed=done, total=done)
         except KeyboardInterrupt:
             bar.console.print(f"interrupted: {kept} answers are in {out}; the same command goes on from there",
                               soft_wrap=True)  # fmt: skip

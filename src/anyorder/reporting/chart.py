@@ -34,6 +34,8 @@ class Line:
     points: Sequence[Point]
     marks: bool = True
     """Draw points and intervals; False for a curve of thousands of steps."""
+    joined: bool = True
+    """Draw a line through the points."""
 
 
 def chart(lines: Sequence[Line], *, title: str, x: str, y: str) -> str:
@@ -111,7 +113,7 @@ def _grid(across: Scale, up: Scale) -> list[str]:
 def _drawn(line: Line, index: int, across: Scale, up: Scale) -> str:
     points = [point for point in line.points if math.isfinite(point.y)]
     path = "L".join(f"{across(point.x)} {up(point.y)}" for point in points)
-    parts = [f'<path class="line" d="M{path}"/>'] if points else []
+    parts = [f'<path class="line" d="M{path}"/>'] if points and line.joined else []
     for point in points if line.marks else ():
         x = across(point.x)
         parts.append(f'<path class="interval" d="M{x} {up(point.low)}V{up(point.high)}"/>')

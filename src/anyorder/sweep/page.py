@@ -12,6 +12,7 @@ from anyorder.reporting.chart import Line, Point, chart
 from anyorder.reporting.document import document
 from anyorder.reporting.markup import estimated, figure, in_short, pair, table
 from anyorder.reporting.statistics import Estimate
+from anyorder.sweep.front import front
 from anyorder.sweep.items import Task
 from anyorder.sweep.settings import Setting
 from anyorder.sweep.summary import Limits, Records, Row, Summary
@@ -58,17 +59,21 @@ def _head(report: Report) -> str:
 
 def _fronts(summary: Summary) -> str:
     by_passes = _curves(summary, "tokens per forward", lambda row: row.tokens_per_forward)
-    by_time = _curves(summary, "seconds per answer, median", lambda row: row.last_s)
+    by_time = _curves(summary, "seconds per answer, median", lambda row: row.last_s, sign=-1)
     areas = ", ".join(f"{escape(name)} {area:.1f}" for name, area in summary.aup.items())
     note = f"<p>Area under the accuracy-parallelism curve (AUP): {areas}.</p>" if areas else ""
     return f"<h2>Quality over speed</h2>{pair([figure(by_passes), figure(by_time)])}{note}"
 
 
-def _curves(summary: Summary, label: str, read: Callable[[Row], Estimate | None]) -> str:
+def _curves(summary: Summary, label: str, read: Callable[[Row], Estimate | None], *, sign: int = 1) -> str:
+    """Every setting as a point, and the line of those that none beats; `sign` is -1 where less of x is better."""
     lines = [
-        Line(name=series, points=_points(summary, series, read))
+        Line(name=series, points=_points(summary, series, read), joined=False)
         for series in dict.fromkeys(row.series for row in summary.rows)
     ]
+    every = [point for line in lines for point in line.points]
+    best = [every[index] for index in front([(sign * point.x, point.y) for point in every])]
+    lines.append(Line(name="front", points=best, marks=False))
     return chart(lines, title=f"quality over {label}", x=label, y="quality")
 
 
@@ -103,7 +108,7 @@ def _cells(row: Row) -> list[str]:
         estimated(row.passes),
         estimated(row.first_s),
         estimated(row.last_s),
-        estimated(row.tokens_per_second),
+        estimated(row.tokens_per_second, ".4g"),
         "–" if row.memory_bytes is None else f"{row.memory_bytes / 2**20:.2f} MiB",
         str(row.answered + row.failed),
         f'<span class="bad">{row.failed}</span>' if row.failed else "0",
