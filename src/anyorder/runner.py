@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from anyorder.cache.storage import KVStorage
-from anyorder.models.adapter import Adapted, Adapter
+from anyorder.models.adapter import Adapter
 from anyorder.models.attention import sdpa, stacked_mask, visible
 from anyorder.models.moe import Blocks
-from anyorder.models.transformer import Transformer
+from anyorder.models.gemma.network import DiffusionGemma
+from anyorder.models.transformer import Changes, Transformer
 from anyorder.window import Window
 
 
@@ -75,11 +76,17 @@ class Runner:
             return ()
         return (Blocks.of(positions, moe.block_length, self.network.device),)
 
-    def _adapted(self, windows: Sequence[Window]) -> Adapted | None:
-        """The adapter for one pass; None if there is none, or no window asks for it."""
-        if self.adapter is None or all(window.adapted is None for window in windows):
+    def _adapted(self, windows: Sequence[Window]) -> Changes | None:
+        """The adapter for one pass, or its canvases; None if there is neither, or no window asks for it."""
+        canvases = isinstance(self.network, DiffusionGemma)
+        if (self.adapter is None and not canvases) or all(window.adapted is None for window in windows):
             return None
         on = torch.cat([adapted_tokens(window) for window in windows])
+        if isinstance(self.network, DiffusionGemma):
+            pairs = zip(windows, _offsets(windows), strict=True)
+            softs = [(w.adapted + at, w.soft) for w, at in pairs if w.adapted is not None and w.soft is not None]
+            return self.network.canvas(on.to(self.network.device, non_blocking=True), softs)
+        assert self.adapter is not None
         return self.adapter.on(None if on.all() else on.to(self.network.device, non_blocking=True))
 
 
@@ -218,7 +225,7 @@ class _PackedAttention:
         self.parts = [_part(window, storage, network, kinds) for window, storage in zip(windows, storages, strict=True)]
         self.lengths = [window.ids.shape[0] for window in windows]
         self.counts = [window.rows.shape[0] for window in windows]
-        self.last_layer = config.num_layers - 1
+        self.last_layer = -1 if config.shares_experts else config.num_layers - 1
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if len(self.parts) == 1:

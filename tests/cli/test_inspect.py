@@ -114,3 +114,11 @@ def test_bad_input_is_one_line(cli: Cli, tmp_path: Path) -> None:
         assert (result.code, result.out) == (code, "")
         assert message in result.err
         assert len(result.err.splitlines()) == 1
+
+
+def test_weights_in_fewer_bits_are_foretold(cli: Cli) -> None:
+    formats = facts_of(SMOLLM2)["formats"]
+    head, layers = 49152 * 576, 134_515_008 - 49152 * 576
+    assert formats["bfloat16"] == 2 * 134_515_008
+    assert formats["int8"] == pytest.approx(2 * head + head + layers, rel=0.01)
+    assert formats["int4"] == pytest.approx(2 * head + head + layers * 9 / 16, rel=0.01)

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from anyorder.cache.schemes import SCHEMES
+from anyorder.cli import quantize_view
 from anyorder.cli.decoding import load_model, waiting
 from anyorder.cli.flags import Flag, takes
 from anyorder.cli.terminal import out_console, safe
@@ -37,6 +38,8 @@ anyorder inspect GSAI-ML/LLaDA-8B-Instruct --context 4096 --dtype bfloat16
 
 anyorder inspect ./model.gguf --check
 
+anyorder inspect --quantize
+
 anyorder inspect ./Dream-v0-Instruct-7B --json
 """
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -47,6 +50,8 @@ INSPECT_FLAGS = (
          help="Number format for which the memory is computed: float32, bfloat16, float16, float64."),
     Flag(name="check", type=bool, panel="Inspect",
          help="Load the weights, check every tensor, and check that the logits are shifted as the family says."),
+    Flag(name="quantize", type=bool, panel="Inspect",
+         help="Load the weights in 8 and 4 bits, and show memory, errors of the logits, and speed of each."),
     Flag(name="json", type=bool, panel="Inspect", help="Print the facts as JSON."),
 )  # fmt: skip
 HUB_FLAGS = (
@@ -71,12 +76,22 @@ def command(
     report = _check({"model": model, **hub}) if "check" in wanted else None
     if report is not None:
         facts["check"] = {**asdict(report), "measured": report.measured}
+    if "quantize" in wanted:
+        facts["quantized"] = quantize_view.measured(_given(model, hub, wanted))
     if "json" in wanted:
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
     else:
         show(facts)
+        if "quantized" in facts:
+            quantize_view.show(facts["quantized"])
     if report is not None:
         report.require()
+
+
+def _given(model: str | None, hub: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `load`."""
+    dtype = {"dtype": wanted["dtype"]} if "dtype" in wanted else {}
+    return {**({} if model is None else {"model": model}), **hub, **dtype}
 
 
 def read_model(model: str | None, **hub: Any) -> tuple[dict[str, Any], AdapterFiles | None]:
@@ -139,10 +154,23 @@ def facts_of(
         "context": sizes.context,
         "weight_bytes": sizes.weight_bytes,
         "kv_bytes": sizes.kv_bytes,
+        "formats": _formats(config, spec),
         "experts": None if config.moe is None else _expert_facts(config.moe),
         **_abilities(raw, spec, adapter),
         "adapter": None if adapter is None else _adapter_facts(adapter),
     }
+
+
+def _formats(config: ModelConfig, spec: FamilySpec) -> dict[str, int]:
+    """Bytes of the weights in each number format; those of fewer bits beside bfloat16."""
+    import torch
+
+    from anyorder.models.facts import describe
+    from anyorder.models.quantised import SCHEMES
+
+    whole = {name: describe(config, spec, dtype=getattr(torch, name)) for name in ("float32", "bfloat16")}
+    few = {name: describe(config, spec, dtype=torch.bfloat16, scheme=SCHEMES[name]) for name in ("int8", "int4")}
+    return {name: sizes.weight_bytes for name, sizes in (whole | few).items()}
 
 
 def _expert_facts(moe: MoeConfig) -> dict[str, Any]:
@@ -228,6 +256,7 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("context", f"{facts['max_context']:,} tokens"),
         ("memory", f"{_amount(both)} at {facts['context']:,} tokens in {facts['dtype']}: weights "
          f"{_amount(facts['weight_bytes'])}, keys and values {_amount(facts['kv_bytes'])} per request"),
+        ("weights in", ", ".join(f"{name} {_amount(size)}" for name, size in facts["formats"].items())),
         ("attention", _attention(facts)),
         ("mask token", _mask_token(facts)),
         ("block", f"{facts['block_length']} slots" if facts["block_length"] else "any length"),

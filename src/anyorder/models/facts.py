@@ -8,6 +8,7 @@ from math import prod
 import torch
 
 from anyorder.models.config import ModelConfig
+from anyorder.models.quantised import Scheme, num_bytes
 from anyorder.models.spec import FamilySpec
 
 
@@ -28,19 +29,27 @@ class Facts:
     dtype: torch.dtype
 
 
-def describe(config: ModelConfig, spec: FamilySpec, *, dtype: torch.dtype, context: int | None = None) -> Facts:
+def describe(
+    config: ModelConfig,
+    spec: FamilySpec,
+    *,
+    dtype: torch.dtype,
+    context: int | None = None,
+    scheme: Scheme | None = None,
+) -> Facts:
     """Sizes of a model at a dtype.
 
     Args:
+        scheme: the matrices are kept in fewer bits.
         context: positions to size the keys and values for; None: the checkpoint's whole context.
     """
     parameters = num_parameters(config, spec)
-    per_token = 2 * config.num_layers * config.kv_size * dtype.itemsize
+    per_token = 2 * sum(prod(config.kv_shape(layer)) for layer in range(config.num_layers)) * dtype.itemsize
     positions = config.max_context if context is None else context
     return Facts(
         num_parameters=parameters,
         active_parameters=parameters - _idle(config),
-        weight_bytes=parameters * dtype.itemsize,
+        weight_bytes=_weight_bytes(config, spec, dtype.itemsize, scheme),
         kv_bytes_per_token=per_token,
         context=positions,
         kv_bytes=per_token * positions,
@@ -54,6 +63,15 @@ def _idle(config: ModelConfig) -> int:
         return 0
     expert = 3 * config.hidden_size * config.moe.expert_size
     return sum(config.moe.layers) * (config.moe.num_experts - config.moe.top_k) * expert
+
+
+def _weight_bytes(config: ModelConfig, spec: FamilySpec, itemsize: int, scheme: Scheme | None) -> int:
+    """A tied table is kept once, unless its output head has fewer bits than its embeddings."""
+    places = spec.weight_names(config).values()
+    weights = sum(num_bytes(scheme, place.parameter, place.shape, itemsize) for place in places)
+    if scheme is None or not config.tie_word_embeddings:
+        return weights
+    return weights + num_bytes(scheme, "output.weight", (config.vocab_size, config.hidden_size), itemsize)
 
 
 def num_parameters(config: ModelConfig, spec: FamilySpec) -> int:

@@ -15,6 +15,7 @@ from anyorder.models.load.ngrams import read_ngrams
 from anyorder.models.load.place import automatic_dtype, choose_device, parse_dtype
 from anyorder.models.load.survey import Survey, survey
 from anyorder.models.loaded import LoadedModel
+from anyorder.models.quantised import Scheme, parse_scheme
 from anyorder.models.shift import check_shift
 
 
@@ -30,6 +31,7 @@ def load(
     shift: bool | None = None,
     offline: bool = False,
     pack: bool | None = None,
+    quantize: str | None = None,
     verify: bool | None = None,
 ) -> LoadedModel:
     """Load a checkpoint; safetensors and JSON only, no code from the checkpoint runs.
@@ -51,6 +53,8 @@ def load(
         offline: never ask the hub, use what is in its local cache.
         pack: oneDNN weight layout: faster on a CPU, inference only. None: wherever it works; False: plain
             trainable parameters.
+        quantize: keep the matrices in fewer bits: "int8" or "int4" weights, or "int8-dynamic", weights and activations.
+            Inference only; see docs/quantised.md for errors and speeds. None: no.
         verify: run the shift self-check on the loaded weights, one small forward pass (see `check_shift`). None: for
             models that denoise and have a tokenizer; an autoregressive model is known to be shifted.
     Raises:
@@ -58,6 +62,7 @@ def load(
         MissingExtra: the default model's weights are not installed.
         ParameterError: an argument is wrong.
     """
+    scheme = _checked_scheme(quantize, pack)
     chosen_device = choose_device(device)
     asked_dtype = parse_dtype(dtype, chosen_device)  # before a long download
     found = survey(
@@ -77,6 +82,7 @@ def load(
         device=chosen_device,
         dtype=chosen_dtype,
         pack=_choose_pack(pack, chosen_device, chosen_dtype),
+        scheme=scheme,
     )
     names = found.spec.weight_names(found.config)
     model = LoadedModel(
@@ -100,6 +106,12 @@ def load(
 
 def _folders(found: Survey) -> list[Path]:
     return [found.folder, *([found.adapter.folder] if found.adapter else [])]
+
+
+def _checked_scheme(quantize: str | None, pack: bool | None) -> Scheme | None:
+    if quantize is not None and pack is not None:
+        raise ParameterError("quantised weights have a layout of their own: drop `pack`", param="pack")
+    return parse_scheme(quantize)
 
 
 def _choose_pack(pack: bool | None, device: torch.device, dtype: torch.dtype) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -13,14 +14,18 @@ from anyorder.models.linear import Linear, PackedLinear
 from anyorder.models.load.check import check_tied
 from anyorder.models.load.safetensors import Checkpoint
 from anyorder.models.networks import network_of
+from anyorder.models.quantised import ROUTING, Scheme
 from anyorder.models.transformer import MappedEmbedding, Transformer
 from anyorder.models.weights import Place
 
 CHUNK_BYTES = 1 << 24
 """Bytes copied before their source pages are released."""
 
-ROUTING = (".moe.router", ".moe.bias")
-"""Parameters that are kept in float32 at least."""
+EXPERTS = (".moe.gate_up", ".moe.down")
+"""Parameters that hold a matrix for each expert."""
+
+NamedProduct = Callable[[str, Tensor, nn.Parameter | None], nn.Module]
+"""From the name of a parameter, its matrix and a bias to the module that computes with them."""
 
 Pieces = Mapping[str, Place]
 """The published tensors of one parameter."""
@@ -34,12 +39,14 @@ def build(
     device: torch.device,
     dtype: torch.dtype,
     pack: bool,
+    scheme: Scheme | None = None,
 ) -> Transformer:
     """The network with its weights, whose names and shapes must have passed `check_tensors`.
 
     Args:
         places: published tensor name -> place (`FamilySpec.weight_names`).
         pack: use `PackedLinear` and look embeddings up in the mapped file.
+        scheme: keep the matrices in fewer bits, embeddings in the mapped file; goes before `pack`.
     Raises:
         WeightsError: the output head of a tied checkpoint differs from its embedding table.
     """
@@ -48,14 +55,18 @@ def build(
     with torch.device("meta"):
         network = network_of(config)
     sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
-    scratch = torch.empty(_scratch_size(sizes) if pack else 0, dtype=dtype)
+    laid_out = pack or scheme is not None
+    scratch = torch.empty(_scratch_size(sizes) if laid_out else 0, dtype=dtype)
+    lay_out = _LayOut(network, checkpoint, scratch, device, _packed if scheme is None else scheme.product)
     pieces = _by_parameter(places)
     for name in sorted(pieces, key=lambda name: -sizes[name]):
-        if pack and name.endswith(".weight"):
-            _pack(network, name, pieces[name], checkpoint, scratch)
+        if laid_out and name.endswith(".weight"):
+            lay_out.matrix(name, pieces[name])
+        elif scheme is not None and name.endswith(EXPERTS):
+            lay_out.experts(name, pieces[name])
         else:
             _copy(network, name, pieces[name], checkpoint, torch.empty(0, dtype=_dtype(name, dtype), device=device))
-    return network.eval().requires_grad_(not pack)  # oneDNN products have no gradient
+    return network.eval().requires_grad_(not laid_out)  # oneDNN and quantised products have no gradient
 
 
 def _scratch_size(sizes: Mapping[str, int]) -> int:
@@ -75,17 +86,53 @@ def _by_parameter(places: Mapping[str, Place]) -> dict[str, dict[str, Place]]:
     return pieces
 
 
-def _pack(network: Transformer, name: str, pieces: Pieces, checkpoint: Checkpoint, scratch: Tensor) -> None:
-    if name == "embed.weight":
-        network.embed = MappedEmbedding(checkpoint.tensor(next(iter(pieces))), scratch.dtype)
-        if not network.config.tie_word_embeddings:
-            return
-        name = "output.weight"
-    parent, attribute = _owner(network, name.removesuffix(".weight"))
-    linear: Linear = getattr(parent, attribute)
-    setattr(parent, attribute, PackedLinear(_assembled(pieces, checkpoint, scratch), linear.bias))
-    for piece in pieces:
-        checkpoint.release(piece)
+def _packed(parameter: str, weight: Tensor, bias: nn.Parameter | None) -> nn.Module:
+    return PackedLinear(weight, bias)
+
+
+@dataclass(frozen=True)
+class _LayOut:
+    """Puts products with a layout of their own in the place of the network's plain ones."""
+
+    network: Transformer
+    checkpoint: Checkpoint
+    scratch: Tensor
+    device: torch.device
+    product: NamedProduct
+
+    def matrix(self, name: str, pieces: Pieces) -> None:
+        """A weight; the embedding table stays in the file, or is copied to an accelerator."""
+        if name == "embed.weight":
+            self._embedding(pieces)
+            if not self.network.config.tie_word_embeddings:
+                return
+            name = "output.weight"
+        parent, attribute = _owner(self.network, name.removesuffix(".weight"))
+        linear: Linear = getattr(parent, attribute)
+        matrix = _assembled(pieces, self.checkpoint, self.scratch)
+        product = self.product(name, matrix, None).to(self.device)
+        product.bias = linear.bias  # pyright: ignore[reportArgumentType]  # still to be read
+        setattr(parent, attribute, product)
+        for piece in pieces:
+            self.checkpoint.release(piece)
+
+    def experts(self, name: str, pieces: Pieces) -> None:
+        """The matrices of all experts of a layer, each a product of its own."""
+        parent, attribute = _owner(self.network, name)
+        whole = self.scratch.new_empty(getattr(parent, attribute).shape)
+        for piece, place in pieces.items():
+            _fill(place.rows(whole), piece, self.checkpoint)
+        products = [self.product(name, matrix, None).to(self.device) for matrix in whole]
+        delattr(parent, attribute)
+        setattr(parent, attribute, nn.ModuleList(products))
+
+    def _embedding(self, pieces: Pieces) -> None:
+        table = self.checkpoint.tensor(next(iter(pieces)))
+        if self.device.type == "cpu":
+            self.network.embed = MappedEmbedding(table, self.scratch.dtype)
+        else:
+            like = torch.empty(0, dtype=self.scratch.dtype, device=self.device)
+            _copy(self.network, "embed.weight", pieces, self.checkpoint, like)
 
 
 def _assembled(pieces: Pieces, checkpoint: Checkpoint, scratch: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -13,6 +15,10 @@ from anyorder.models.moe.router import Blocks, route
 GROUPED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 GROUPED_ALIGNMENT = 16
 """Bytes that the rows of a grouped product's matrices must be a multiple of."""
+
+Activation = Callable[[Tensor], Tensor]
+Matrices = Tensor | nn.ModuleList
+"""Of all experts, [E, out, in]; or a product for each, as quantised ones are."""
 
 
 class SparseMLP(nn.Module):
@@ -27,8 +33,8 @@ class SparseMLP(nn.Module):
         self.moe = moe
         self.router = nn.Parameter(torch.empty(moe.num_experts, hidden))
         self.bias = nn.Parameter(torch.empty(moe.num_experts)) if moe.bias else None
-        self.gate_up = nn.Parameter(torch.empty(moe.num_experts, 2 * moe.expert_size, hidden))
-        self.down = nn.Parameter(torch.empty(moe.num_experts, hidden, moe.expert_size))
+        self.gate_up: Matrices = nn.Parameter(torch.empty(moe.num_experts, 2 * moe.expert_size, hidden))
+        self.down: Matrices = nn.Parameter(torch.empty(moe.num_experts, hidden, moe.expert_size))
         self.shared_gate_up = Linear(hidden, 2 * moe.shared_size) if moe.shared_size else None
         self.shared_down = Linear(moe.shared_size, hidden) if moe.shared_size else None
 
@@ -41,23 +47,35 @@ class SparseMLP(nn.Module):
         return mixed + self.shared_down(_gated(self.shared_gate_up(x)))
 
 
-def mix(x: Tensor, experts: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+def mix(
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    gate_up: Matrices,
+    down: Matrices,
+    *,
+    activation: Activation = F.silu,
+) -> Tensor:
     """The weighted sum of every token's experts.
 
     Args:
         x: [T, hidden].
         experts: [T, k] int64.
         weights: [T, k] float.
-        gate_up: [E, 2 * inner, hidden], the gate's rows first.
+        gate_up: [E, 2 * inner, hidden], the gate's rows first; or a product for each expert.
         down: [E, hidden, inner].
+        activation: of the gate.
     Returns:
         [T, hidden] in the dtype of x.
     """
     flat = experts.flatten()
     order = flat.argsort(stable=True)  # pairs of token and expert, sorted by expert
-    counts = flat.bincount(minlength=gate_up.shape[0])
-    product = _grouped if can_group(x, gate_up, down) else _one_by_one
-    mixed = product(x[order // experts.shape[1]], counts, gate_up, down)
+    counts = flat.bincount(minlength=len(gate_up))
+    rows = x[order // experts.shape[1]]
+    if isinstance(gate_up, Tensor) and isinstance(down, Tensor) and can_group(x, gate_up, down):
+        mixed = _grouped(rows, counts, gate_up, down, activation)
+    else:
+        mixed = _one_by_one(rows, counts, gate_up, down, activation)
     own = torch.empty_like(mixed).index_copy(0, order, mixed).view(*experts.shape, -1)  # [T, k, hidden]
     return (own * weights.to(own.dtype)[..., None]).sum(1)
 
@@ -68,21 +86,27 @@ def can_group(x: Tensor, *matrices: Tensor) -> bool:
     return x.device.type == "cuda" and x.dtype in GROUPED_DTYPES and aligned
 
 
-def _grouped(rows: Tensor, counts: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+def _grouped(rows: Tensor, counts: Tensor, gate_up: Tensor, down: Tensor, activation: Activation) -> Tensor:
     """[n, hidden] rows sorted by expert -> [n, hidden]; `counts` [E] stay on the device."""
     ends = counts.cumsum(0, dtype=torch.int32)
-    inner = _gated(F.grouped_mm(rows, gate_up.mT, offs=ends))
+    inner = _gated(F.grouped_mm(rows, gate_up.mT, offs=ends), activation)
     return F.grouped_mm(inner, down.mT, offs=ends)
 
 
-def _one_by_one(rows: Tensor, counts: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+def _one_by_one(
+    rows: Tensor, counts: Tensor, gate_up: Matrices, down: Matrices, activation: Activation
+) -> Tensor:
     """The same, one product after the other for the experts that have rows."""
     hit = counts.nonzero().flatten()
     parts = zip(hit.tolist(), rows.split_with_sizes(counts[hit].tolist()), strict=True)
-    return torch.cat([F.linear(_gated(F.linear(part, gate_up[e])), down[e]) for e, part in parts])
+    return torch.cat([_product(_gated(_product(part, gate_up, e), activation), down, e) for e, part in parts])
 
 
-def _gated(gate_up: Tensor) -> Tensor:
-    """SwiGLU without its matrices: [..., 2 * inner] -> [..., inner]."""
+def _product(x: Tensor, matrices: Matrices, expert: int) -> Tensor:
+    return F.linear(x, matrices[expert]) if isinstance(matrices, Tensor) else matrices[expert](x)
+
+
+def _gated(gate_up: Tensor, activation: Activation = F.silu) -> Tensor:
+    """SwiGLU without its matrices, or with another activation: [..., 2 * inner] -> [..., inner]."""
     gate, up = gate_up.chunk(2, -1)
-    return F.silu(gate) * up
+    return activation(gate) * up
