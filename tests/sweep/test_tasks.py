@@ -6,6 +6,7 @@ import gzip
 import json
 import platform
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,9 @@ from anyorder.sweep.code import completed, extract
 from anyorder.sweep.exams import task_of
 from anyorder.sweep.items import Gap, Task
 from anyorder.sweep.local import LocalSubject
+from anyorder.sweep.run import Plan, sweep
 from anyorder.sweep.settings import named
+from anyorder.sweep.summary import Limits
 
 needs_linux = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="runs code"
@@ -188,3 +191,24 @@ def test_gaps_are_as_long_as_their_texts_in_the_models_tokens() -> None:
     answer = LocalSubject(model).answer(task.items[0], setting, 0)
     assert len(answer.text) == len(task.items[0].references[0])
     assert LocalSubject(model).identity()["weights"] == LocalSubject(model).identity()["weights"]
+
+
+def test_seams_are_measured_beside_the_answer_and_shown(tmp_path: Path) -> None:
+    """One slot per pass has none; everything in one pass tears a Sudoku apart."""
+    subject = LocalSubject(anyorder.load("tasks"), seams=True)
+    task = task_of(EXAMS["sudoku/4-givens"], 6)
+    settings = named([{"steps": 12}, {"steps": 1}], task.params)
+    plan = Plan(task=task, subject=subject, settings=settings, limits=Limits(budget=0.1, confidence=0.9), full=True)
+    whole, torn = sweep(plan, tmp_path).rows
+    assert whole.worst_gap is not None
+    assert torn.worst_gap is not None
+    assert (whole.worst_gap.value, torn.worst_gap.value < -1) == (0, True)
+    assert "seam in pass 0: " in (tmp_path / "sweep.html").read_text("utf-8")
+    plain = LocalSubject(subject.model)
+    answer = plain.answer(task.items[0], settings[1], 0)
+    assert (answer.worst_gap, answer.seams, answer.text) == (
+        None,
+        (),
+        subject.answer(task.items[0], settings[1], 0).text,
+    )
+    assert plain.identity() != subject.identity()  # or a sweep would go on without seams

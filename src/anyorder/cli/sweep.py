@@ -80,6 +80,7 @@ def run(
     budget: float = BUDGET,
     confidence: float = CONFIDENCE,
     full: bool = False,
+    seams: bool = False,
     out: Path | None = None,
     fresh: bool = False,
     retry_failed: bool = False,
@@ -97,7 +98,7 @@ def run(
 
     ways, limits = _ways(swept, settings, asked.task), Limits(budget=budget, confidence=confidence)
     folder = out or Path("sweep-" + re.sub(r"[^\w.-]+", "-", asked.task.name))
-    with endpoints.subject_of(ends, _only(asked, load, ends)) as subject:
+    with endpoints.subject_of(ends, _only(asked, load, ends), seams=seams) as subject:
         plan = Plan(task=asked.task, subject=subject, settings=ways, limits=limits, full=full)
         with _telling(err_console(), folder) as progress:
             summary = sweep(plan, folder, fresh=fresh, retry_failed=retry_failed, progress=progress)

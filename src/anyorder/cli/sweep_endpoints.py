@@ -53,13 +53,15 @@ def _refuse_without(given: Mapping[str, Any], needed: str, names: tuple[str, ...
 
 
 @contextmanager
-def subject_of(given: Mapping[str, Any], load: Mapping[str, Any]) -> Generator[Subject]:
+def subject_of(given: Mapping[str, Any], load: Mapping[str, Any], *, seams: bool) -> Generator[Subject]:
     """Who answers: the endpoint, or a model that is loaded here."""
     if "url" not in given:
         from anyorder.sweep.local import LocalSubject
 
-        yield LocalSubject(load_model(dict(load)))
+        yield LocalSubject(load_model(dict(load)), seams=seams)
         return
+    if seams:
+        raise ParameterError("--seams asks a model that is loaded here; it cannot reach into --url", param="seams")
     from anyorder.sweep.remote import RemoteSubject
 
     surface = given.get("surface", "chat")

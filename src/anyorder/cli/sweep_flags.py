@@ -77,6 +77,9 @@ SWEEP_FLAGS = (
          help="That all decisions are right together, at least."),
     Flag(name="full", type=bool, panel="Sweep",
          help="Measure every setting on every prompt, also those that are decided."),
+    Flag(name="seams", type=bool, panel="Sweep",
+         help="Ask the model which tokens of one pass contradict each other, too; it costs windows, and no time of an "
+              "answer."),
     Flag(name="out", type=Path, metavar="DIR", panel="Sweep", shown_default="sweep-TASK",
          help="Folder of sweep.json, sweep.html and preset.toml. The same command goes on where it stopped."),
     Flag(name="fresh", type=bool, panel="Sweep", help="Begin anew, whatever the folder holds."),

@@ -22,6 +22,10 @@ class Answer:
     memory_bytes: int | None
     """Most that was held for this answer: its keys and values, and on a GPU all that was allocated beside the
     weights."""
+    worst_gap: float | None = None
+    """Nats that the worst pass lost by drawing its slots apart (`anyorder.seams`); None: not measured."""
+    seams: tuple[str, ...] = ()
+    """Pairs of one pass that contradict each other most, in words."""
     retries: tuple[str, ...] = ()
     """Why earlier tries of the same request failed."""
     ids: tuple[int, ...] = field(default=(), repr=False)

@@ -13,16 +13,25 @@ from anyorder.errors import ParameterError
 from anyorder.models.loaded import LoadedModel
 from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt
+from anyorder.seams import measure_seams
 from anyorder.sweep.answer import Answer
 from anyorder.sweep.items import Gap, Item
 from anyorder.sweep.settings import Setting
 
+SEAMS = 5
+"""Pairs that are kept of an answer."""
+
 
 class LocalSubject:
-    """Answers one prompt at a time, so that a time is that of one answer."""
+    """Answers one prompt at a time, so that a time is that of one answer.
 
-    def __init__(self, model: LoadedModel) -> None:
+    Args:
+        seams: ask the model about every pass, too, outside the times.
+    """
+
+    def __init__(self, model: LoadedModel, *, seams: bool = False) -> None:
         self.model = model
+        self.seams = seams
         self.name = model.source
         self._prompts: dict[str, list[int | Hole]] = {}  # item -> what the model reads
 
@@ -36,12 +45,15 @@ class LocalSubject:
             "machine": platform.machine(),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
+            **({"seams": "measured"} if self.seams else {}),
         }
 
     def check(self, item: Item, setting: Setting) -> None:
         """As `anyorder.stream` checks it; runs no pass."""
         if setting.request:
             raise ParameterError(f"setting {setting.name!r} has a `request`, which is for endpoints; drop it")
+        if self.seams and setting.params.get("cfg_scale"):
+            raise ParameterError("`seams` cannot be measured with guidance; drop it or `cfg_scale`", param="seams")
         self._stream(item, setting, 0)
 
     def answer(self, item: Item, setting: Setting, sample: int) -> Answer:
@@ -54,6 +66,7 @@ class LocalSubject:
         held = 0 if storage is None else storage.num_bytes
         if is_gpu:
             held = torch.cuda.max_memory_allocated(self.model.device) - before
+        worst_gap, seams = self._ask(item, setting, stream) if self.seams else (None, ())
         return Answer(
             text=(generation.prompt_text if generation.holes else "") + generation.text,
             tokens=stats.tokens,
@@ -61,8 +74,20 @@ class LocalSubject:
             first_s=stats.time_to_first_s,
             last_s=stats.time_to_last_s,
             memory_bytes=held,
+            worst_gap=worst_gap,
+            seams=seams,
             ids=(*generation.prompt_ids, *generation.ids),
         )
+
+    def _ask(self, item: Item, setting: Setting, stream: EventStream) -> tuple[float, tuple[str, ...]]:
+        """What the worst pass lost, and the pairs that contradict each other most."""
+        report = measure_seams(self.model, self._encoded(item), stream.events, DecodeParams.of(**setting.params))
+        decode = self.model.tokenizer.decode if self.model.tokenizer is not None else str
+        pairs = (
+            f"pass {each.pass_index}: {decode([pair.ids[0]])!r} and {decode([pair.ids[1]])!r}, {pair.gain:+.1f} nats"
+            for each, pair in report.worst(SEAMS)
+        )
+        return report.worst_gap, tuple(pairs)
 
     def _stream(self, item: Item, setting: Setting, sample: int) -> EventStream:
         params = DecodeParams.of(**setting.params)

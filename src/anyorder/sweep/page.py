@@ -88,7 +88,8 @@ def _points(summary: Summary, series: str, read: Callable[[Row], Estimate | None
 def _table(summary: Summary, limits: Limits) -> str:
     header = (
         "setting", f"within {limits.budget:g} of the best", "quality", "behind the best", "p", "tokens per forward",
-        "passes", "first text, s", "whole answer, s", "tokens/s", "memory", "prompts", "failed",
+        "passes", "first text, s", "whole answer, s", "tokens/s", "memory", "worst pass lost, nats", "prompts",
+        "failed",
     )  # fmt: skip
     caption = (
         "Times are medians. Behind: mean difference to the best setting over the prompts that both answered; p of a "
@@ -110,6 +111,7 @@ def _cells(row: Row) -> list[str]:
         estimated(row.last_s),
         estimated(row.tokens_per_second, ".4g"),
         "–" if row.memory_bytes is None else f"{row.memory_bytes / 2**20:.2f} MiB",
+        estimated(row.worst_gap),
         str(row.answered + row.failed),
         f'<span class="bad">{row.failed}</span>' if row.failed else "0",
     ]

@@ -51,6 +51,8 @@ class Row:
     """Median."""
     tokens_per_second: Estimate | None
     memory_bytes: int | None
+    worst_gap: Estimate | None
+    """Mean nats that the worst pass of an answer lost by drawing its slots apart; None: not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +168,7 @@ def _row(setting: Setting, decision: Decision, records: Records, best: Setting |
         last_s=median([record["last_s"] for record in answers]),
         tokens_per_second=pooled([(r["tokens"], r["last_s"]) for r in answers if r["tokens"] is not None]),
         memory_bytes=max((r["memory_bytes"] for r in answers if r["memory_bytes"] is not None), default=None),
+        worst_gap=pooled([(r["worst_gap"], 1.0) for r in answers if r.get("worst_gap") is not None]),
     )
 
 

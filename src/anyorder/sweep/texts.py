@@ -42,9 +42,10 @@ def _column(setting: Setting, record: Record, first: str | None) -> str:
         return f"<div><h3>{escape(setting.name)}</h3>{told}</div>"
     text: str = record["text"]
     shown = escape(text) if first is None else compared(first, text, by_character=not any(map(str.isspace, first)))
+    seams = "".join(f'<div class="bad">seam in {escape(seam)}</div>' for seam in record.get("seams", ()))
     return (
         f'<div><h3>{escape(setting.name)}</h3><div class="dim">{_figures(record)}</div>'
-        f'<div class="text">{shown}</div></div>'
+        f'<div class="text">{shown}</div>{seams}</div>'
     )
 
 
