@@ -43,7 +43,7 @@ ALLOWED = {
     "seams": "prompt resolve request runner decoders generation canvas window models params events errors",
     "chat": "api prompt cache canvas params events errors",
     "conversion": "reporting api prompt resolve models training params errors",
-    "sweep": "reporting bench exam api tasks models canvas prompt params policies errors",
+    "sweep": "reporting bench seams exam api tasks models canvas prompt params policies errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
     "server": "serving scoring prompt params policies canvas models generation events errors",  # HTTP at the edge of the service
     "bench": "errors",  # a client of any server: knows nothing of ours
