@@ -43,7 +43,7 @@ def measured(model: LoadedModel, exam: Exam, steps: int, count: int) -> dict[str
     for number, prompt in enumerate(exam.problems(count)):
         run = anyorder.stream(model, prompt, params.replace(seed=number))
         right = exam.task.is_right(vocabulary.decode(run.generations()[0].prompt_ids))
-        gaps[right].append(measure_seams(model, prompt, run.events, params).gap)
+        gaps[right].append(measure_seams(model, run.events, params).gap)
     return {
         "exam": exam.name,
         "steps": steps,

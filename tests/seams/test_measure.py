@@ -44,7 +44,7 @@ def test_a_pass_by_hand(model: LoadedModel) -> None:
     prompt = [*vocabulary.encode("?34+ 7=", 7), anyorder.Hole(3)]
     run = anyorder.stream(model, prompt, max_new_tokens=0, steps=1)
     answer = run.generations()[0]
-    report = measure_seams(model, prompt, run.events, max_new_tokens=0, steps=1)
+    report = measure_seams(model, run.events, max_new_tokens=0, steps=1)
     given, filled = list(answer.prompt_ids[:7]), list(answer.prompt_ids[7:])
     masked = [*given, *[vocabulary.MASK_ID] * 3]
     alone = [logprob(model, masked, 7 + i, filled[i]) for i in range(3)]
@@ -82,7 +82,7 @@ def test_seams_predict_errors(model: LoadedModel, name: str, steps: int) -> None
     for number, prompt in enumerate(exam.problems(40)):
         run = anyorder.stream(model, prompt, params.replace(seed=number))
         wrong.append(not exam.task.is_right(vocabulary.decode(run.generations()[0].prompt_ids)))
-        scores.append(-measure_seams(model, prompt, run.events, params).gap)
+        scores.append(-measure_seams(model, run.events, params).gap)
     assert 5 < sum(wrong) < 35
     assert auroc(scores, wrong) > 0.9
 
@@ -91,7 +91,7 @@ def test_a_token_a_pass_has_no_seams(model: LoadedModel) -> None:
     prompt = [*vocabulary.encode("?34+ 7=", 7), anyorder.Hole(3)]
     run = anyorder.stream(model, prompt, max_new_tokens=0, steps=3)
     run.generations()
-    assert measure_seams(model, prompt, run.events, max_new_tokens=0, steps=3) == SeamReport(passes=(), forwards=0)
+    assert measure_seams(model, run.events, max_new_tokens=0, steps=3) == SeamReport(passes=(), forwards=0)
 
 
 def test_the_causal_mode_has_none_though_it_commits_several_drafts() -> None:
@@ -99,7 +99,7 @@ def test_the_causal_mode_has_none_though_it_commits_several_drafts() -> None:
     prompt = "One, two, three, one, two, three, one, two,"
     run = anyorder.stream(model, prompt, max_new_tokens=8, draft="lookup")
     assert run.generations()[0].stats.passes < 8
-    assert not measure_seams(model, prompt, run.events, max_new_tokens=8, draft="lookup").passes
+    assert not measure_seams(model, run.events, max_new_tokens=8, draft="lookup").passes
 
 
 @pytest.mark.parametrize("growth", ["fixed", "block"])
@@ -108,7 +108,7 @@ def test_a_replay_meets_every_pass(model: LoadedModel, growth: Literal["fixed", 
     params = anyorder.DecodeParams(max_new_tokens=8, block_length=4, threshold=0.0, growth=growth)
     run = anyorder.stream(model, "?34+ 7=", params)
     answer = run.generations()[0]
-    report = measure_seams(model, "?34+ 7=", run.events, params)
+    report = measure_seams(model, run.events, params)
     end = 7 + len(answer.ids) + (answer.finish_reason == "stop")
     together: dict[int, list[int]] = {}
     for slot in answer.trace:
@@ -124,7 +124,7 @@ def test_block_decoding_behind_a_causal_prefix() -> None:
     params = anyorder.DecodeParams(mode="block", threshold=0.3, max_new_tokens=16)
     run = anyorder.stream(model, "The capital of France is", params)
     run.generations()
-    report = measure_seams(model, "The capital of France is", run.events, params)
+    report = measure_seams(model, run.events, params)
     assert report.passes
     committed = {event.pass_index: event for event in run.events if isinstance(event, Committed)}
     for found in report.passes:
@@ -137,9 +137,9 @@ def test_block_decoding_behind_a_causal_prefix() -> None:
 def test_wrong_events_are_refused(model: LoadedModel) -> None:
     run = anyorder.stream(model, "?34+ 7=", max_new_tokens=3)
     with pytest.raises(ParameterError, match="all events of one finished request"):
-        measure_seams(model, "?34+ 7=", [next(run)], max_new_tokens=3)
+        measure_seams(model, [next(run)], max_new_tokens=3)
     run.generations()
-    with pytest.raises(ParameterError, match="those of another prompt"):
-        measure_seams(model, "?34+ 8=", run.events, max_new_tokens=3)
+    with pytest.raises(ParameterError, match="not those of a request with these parameters"):
+        measure_seams(model, [run.events[0], Committed(0, 1, (2,), (5,), (0.5,)), *run.events[1:]], max_new_tokens=3)
     with pytest.raises(ParameterError, match=r"`cfg_scale` is 1\.0, make it 0"):
-        measure_seams(model, "?34+ 7=", run.events, max_new_tokens=3, cfg_scale=1.0)
+        measure_seams(model, run.events, max_new_tokens=3, cfg_scale=1.0)

@@ -113,20 +113,18 @@ def _request(
 def _show(model: LoadedModel, request: PromptRequest, params: DecodeParams, *, animate: bool, seams: bool) -> None:
     import anyorder
 
-    prompt = request.for_model(model)
-    stream = anyorder.stream(model, prompt, params)
+    stream = anyorder.stream(model, request.for_model(model), params)
     show_answer(stream, model, animate=animate)
     if seams:
-        show_seams(stream, model, prompt, params)
+        show_seams(stream, model, params)
 
 
 def _print_json(model: LoadedModel, request: PromptRequest, params: DecodeParams, *, seams: bool) -> None:
     import anyorder
     from anyorder.seams import measure_seams
 
-    prompt = request.for_model(model)
-    stream = anyorder.stream(model, prompt, params)
+    stream = anyorder.stream(model, request.for_model(model), params)
     record = {"model": model.source, **stream.generations()[0].as_dict()}
     if seams:
-        record["seams"] = measure_seams(model, prompt, stream.events, params).as_dict()
+        record["seams"] = measure_seams(model, stream.events, params).as_dict()
     sys.stdout.write(json.dumps(record, indent=2) + "\n")  # escaped to ASCII: safe on any terminal, in any encoding

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from anyorder import EventStream
     from anyorder.models.loaded import LoadedModel
     from anyorder.params import DecodeParams
-    from anyorder.prompt import Prompt
     from anyorder.seams import Pair, PassGap, SeamReport
 
 SEAM = Style(color="red", bold=True, underline=True)
@@ -24,12 +23,12 @@ AROUND = 6
 """Tokens of text shown on either side of a seam."""
 
 
-def show_seams(stream: EventStream, model: LoadedModel, prompt: Prompt, params: DecodeParams) -> None:
+def show_seams(stream: EventStream, model: LoadedModel, params: DecodeParams) -> None:
     """Measure a finished answer and print what was found to stderr."""
     from anyorder.seams import measure_seams
 
     with waiting("asking the model about every pass"):
-        report = measure_seams(model, prompt, stream.events, params)
+        report = measure_seams(model, stream.events, params)
     answer = stream.generations()[0]
     err_console().print(seams_text(report, answer.prompt_ids + answer.ids, decoder_of(model)), soft_wrap=True)
 

@@ -10,8 +10,12 @@ from torch import Tensor
 
 from anyorder.decoders.block import BlockDecoder
 from anyorder.decoders.full import FullDecoder
+from anyorder.errors import ParameterError
 from anyorder.events import Committed, Event
 from anyorder.window import Window
+
+IDLE = 1000
+"""Passes in a row that may commit nothing: schedules by chance have some."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,19 +32,28 @@ class JointCommit:
 def joint_commits(decoder: FullDecoder | BlockDecoder, events: Sequence[Event], end: int) -> Iterator[JointCommit]:
     """Lead a fresh decoder through the recorded decisions; no model is asked.
 
+    Passes are matched by what they committed, not by their numbers: a service counts the chunks of a prompt as well.
+
     Args:
         decoder: built from the prompt and parameters of the request.
         events: all of the request's.
         end: slots from here on are no part of the text and left out.
+    Raises:
+        ParameterError: the decisions are not those of such a decoder.
     """
-    commits = {event.pass_index: event for event in events if isinstance(event, Committed)}
+    commits = [event for event in events if isinstance(event, Committed)]
     decoder.start()
-    while decoder.finished is None:
+    idle = 0
+    while decoder.finished is None and commits and idle <= IDLE:
         windows = decoder.plan()
-        event = commits.get(decoder.passes)
+        fits = set(commits[0].slots) <= set(decoder.slots.tolist())
+        event = commits.pop(0) if fits else None
+        idle = 0 if fits else idle + 1
         if event is not None and sum(slot < end for slot in event.slots) > 1:
             yield _joint(decoder, windows[0], event, end)
         decoder.apply(_decision(decoder.slots, event))
+    if commits:
+        raise ParameterError("`events` are not those of a request with these parameters", param="events")
 
 
 def _joint(decoder: FullDecoder | BlockDecoder, window: Window, event: Committed, end: int) -> JointCommit:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from anyorder.events import Event
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -36,6 +38,21 @@ class PassGap:
     def gap(self) -> float:
         """Nats: what the product of marginals misses. Its mean over texts of the joint is the total correlation."""
         return self.chain - self.product
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able, with the gap."""
+        return {**asdict(self), "gap": self.gap}
+
+
+@dataclass(frozen=True, slots=True)
+class Seam(Event):
+    """What was found of one pass."""
+
+    gap: PassGap
+
+    def as_dict(self) -> dict[str, Any]:
+        """See `Event.as_dict`."""
+        return {"type": "seam", "request": self.request, **self.gap.as_dict()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,5 +87,5 @@ class SeamReport:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able, with the derived figures."""
-        passes = [{**asdict(each), "gap": each.gap} for each in self.passes]
+        passes = [each.as_dict() for each in self.passes]
         return {"gap": self.gap, "worst_gap": self.worst_gap, "forwards": self.forwards, "passes": passes}
