@@ -39,13 +39,13 @@ ALLOWED = {
     "serving": "scoring prompt resolve request engine runner cache decoders canvas window models params events errors seams",
     "precision": "models rates runner window",
     "plan": "models rates runner cache window errors",
-    "exam": "api tasks models canvas",
+    "exam": "reporting api tasks models canvas",
     "seams": "resolve request runner engine decoders generation draws canvas window models params events errors",
     "chat": "api prompt cache canvas params events errors",
     "conversion": "reporting api prompt resolve models training params errors",
     "sweep": "reporting bench seams exam api tasks models canvas prompt params policies errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
-    "server": "serving scoring prompt params policies canvas models generation events errors",  # HTTP at the edge of the service
+    "server": "serving scoring prompt params policies canvas models generation events errors seams",  # HTTP at the edge of the service
     "bench": "errors",  # a client of any server: knows nothing of ours
     "cli": "*",
     "__init__": "*",

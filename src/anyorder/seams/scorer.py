@@ -40,6 +40,11 @@ class SeamScorer(DecoderBase):
         self.known = torch.empty((0, 0), dtype=torch.bool)  # canvases of it that are still to be asked about
         self._next()
 
+    @property
+    def widest(self) -> int:
+        """Tokens of the longest canvas that is asked about."""
+        return max((commit.window.ids.shape[0] for commit in self.commits), default=0)
+
     def _begin(self) -> list[Event]:
         return [] if self.commits else self.finish("length")
 

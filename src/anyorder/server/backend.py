@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from anyorder.canvas import Hole
 from anyorder.errors import ModelError, ParameterError
+from anyorder.events import Finished
 from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt
 from anyorder.scoring import ScoreFold, ScoreParams, resolve_scoring
@@ -26,7 +27,7 @@ from anyorder.server.metrics import ServerMetrics
 from anyorder.server.realtime import with_early_text
 from anyorder.server.settings import ServerSettings
 from anyorder.server.streams.answer import Answer
-from anyorder.serving import Priority, ScoreWork, Service, Ticket, Work
+from anyorder.serving import AnyWork, Priority, ScoreWork, SeamWork, Service, Ticket, Work
 
 if TYPE_CHECKING:
     from anyorder.models.chat import TemplateInputs
@@ -46,6 +47,8 @@ class Ask:
     channels: Callable[[], Channels] | None = None
     """Makes the reader of an answer's channels; None: all of its text is content."""
     realtime: bool = False
+    seams: bool = False
+    """Say of every answer what its passes lost."""
     tag: str = ""
     key: Lease | None = None
     """The claim of the client's key: what it may use, and what keeps its prompts apart from those of others."""
@@ -193,7 +196,15 @@ class Backend:
             spell=self.spell,
             channels=channels,
         )
-        return Choice(index=index, prompt=number, ticket=ticket, answer=answer, hole_length=hole)
+        seams = partial(self._seams, ask) if ask.seams else None
+        return Choice(index=index, prompt=number, ticket=ticket, answer=answer, hole_length=hole, seams=seams)
+
+    async def _seams(self, ask: Ask, choice: Choice) -> Ticket:
+        """Hand a finished answer to the engine once more; one that a stop string ended gets its end here."""
+        events = choice.events
+        if not isinstance(events[-1], Finished):
+            events = [*events, Finished(events[0].request, "stop", choice.computed.passes, choice.computed.positions)]
+        return await self._submitted(SeamWork(events=events, params=ask.params, **self._terms(ask)))
 
     async def score(self, ask: Ask, ids: Sequence[int], params: ScoreParams, *, prompt: int, index: int) -> Choice:
         """Hand a text to the engine to be scored, on the terms of a request."""
@@ -201,7 +212,7 @@ class Backend:
         scores = ScoreFold(self.decode, resolve_scoring(params, self.model)[0])
         return Choice(index=index, prompt=prompt, ticket=ticket, answer=Answer(self.decode, ()), scores=scores)
 
-    async def _submitted(self, work: Work | ScoreWork) -> Ticket:
+    async def _submitted(self, work: AnyWork) -> Ticket:
         """The ticket of a work; whoever stops waiting for it has cancelled it, too."""
         made: list[Ticket] = []
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -29,6 +29,10 @@ class Choice:
     """Slots of the prompt that are to be filled."""
     tokens: list[Token] = field(default_factory=list[Token])
     """Delivered so far, where they are wanted."""
+    seams: Callable[[Choice], Awaitable[Ticket]] | None = None
+    """Asks the engine for the seams of the finished answer, where they are wanted."""
+    events: list[Event] = field(default_factory=list[Event])
+    """What happened so far, where seams are wanted."""
     scores: ScoreFold | None = None
     """What is said of the text, where there is no answer and the prompt is scored."""
     computed: Computed = field(default_factory=Computed)
@@ -42,6 +46,8 @@ class Choice:
     def add(self, event: Event, computed: Computed) -> Delta:
         """Take one event, and what the answer had taken when it came."""
         self.computed = computed
+        if self.seams is not None:
+            self.events.append(event)
         if isinstance(event, BlockFinished):
             self.block_ends.append(computed.positions)
         if self.scores is not None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from pydantic_core import to_json
 
 from anyorder.events import Decided, Finished, Remasked
+from anyorder.seams import Seam
 from anyorder.server.choice import Choice, Step, run
 from anyorder.server.errors import as_api_error
 from anyorder.server.streams.answer import Delta
@@ -17,6 +18,7 @@ from anyorder.server.streams.snapshots import progress, snapshot
 from anyorder.server.streams.typed import typed
 from anyorder.server.usage import usage
 from anyorder.server.wire.common import StreamFormat
+from anyorder.serving import Ticket
 
 DONE = b"data: [DONE]\n\n"
 
@@ -57,6 +59,10 @@ class Frames:
                 async for step in steps:
                     for data in self._frames(step):
                         yield data
+            for choice in choices:
+                if choice.seams is not None:
+                    async for data in _seams(choice, await choice.seams(choice)):
+                        yield data
             if self.includes_usage:
                 yield frame(self.voice.last_chunk(usage(choices)))
             yield DONE
@@ -90,6 +96,17 @@ class Frames:
 
     def _framed(self, data: dict[str, Any]) -> bytes:
         return frame({**data, "usage": None} if self.includes_usage else data)
+
+
+async def _seams(choice: Choice, ticket: Ticket) -> AsyncGenerator[bytes]:
+    """A frame for every pass of an answer that committed several slots."""
+    try:
+        async for event in ticket:
+            if isinstance(event, Seam):
+                data = event.as_dict()
+                yield frame({"type": data["type"], "index": choice.index, **event.gap.as_dict()}, data["type"])
+    finally:
+        ticket.cancel()
 
 
 def _stopped(choice: Choice) -> bytes:

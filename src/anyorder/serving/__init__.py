@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from anyorder.serving.ticket import Computed as Computed
     from anyorder.serving.ticket import Ticket as Ticket
     from anyorder.serving.ticket import Timing as Timing
+    from anyorder.serving.work import AnyWork as AnyWork
     from anyorder.serving.work import Priority as Priority
     from anyorder.serving.work import ScoreWork as ScoreWork
+    from anyorder.serving.work import SeamWork as SeamWork
     from anyorder.serving.work import Work as Work
 
 _HOMES = {
     "Metrics": "metrics", "ServiceStatus": "metrics", "Service": "service", "ServiceSettings": "settings",
-    "Computed": "ticket", "Ticket": "ticket", "Timing": "ticket", "Priority": "work",
-    "ScoreWork": "work", "Work": "work",
+    "AnyWork": "work", "Computed": "ticket", "Ticket": "ticket", "Timing": "ticket", "Priority": "work",
+    "ScoreWork": "work", "SeamWork": "work", "Work": "work",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from anyorder.request import build_decoder, exact_prefix, stored_columns, widest
 from anyorder.resolve import resolve
 from anyorder.serving.pool import Lease
 from anyorder.serving.ticket import Ticket
-from anyorder.serving.work import AnyWork, ScoreWork, Work
+from anyorder.serving.work import AnyWork, Work
 from anyorder.window import Attention
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Job:
     def prefill(self, most: int) -> Prefill | None:
         """Chunks of at most `most` columns, or of one block; None where finished columns are not exact, and for a text
         to be scored, which is read in chunks anyhow."""
-        if self.prefix is None or isinstance(self.work, ScoreWork):
+        if self.prefix is None or not isinstance(self.work, Work):
             return None
         attention, block_length = self.prefix
         block_length = max(block_length, self.params.block_length or 1)

@@ -13,9 +13,10 @@ from anyorder.serving.job import Job, make_job
 from anyorder.serving.metrics import Metrics, ServiceStatus
 from anyorder.serving.scheduler import Scheduler
 from anyorder.serving.score_job import make_score_job
+from anyorder.serving.seam_job import make_seam_job
 from anyorder.serving.settings import ServiceSettings
 from anyorder.serving.ticket import Ticket
-from anyorder.serving.work import AnyWork, ScoreWork, Work
+from anyorder.serving.work import AnyWork, ScoreWork, SeamWork, Work
 
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
@@ -75,10 +76,12 @@ class Service:
 
     def _job(self, work: AnyWork, number: int, together: int) -> Job:
         patience = self.settings.patience(work.priority)
+        settings, now = self.settings, time.monotonic()
         if isinstance(work, ScoreWork):
-            settings, now = self.settings, time.monotonic()
             return make_score_job(self.model, work, settings=settings, number=number, now=now, patience=patience)
-        return make_job(self.model, work, number=number, together=together, now=time.monotonic(), patience=patience)
+        if isinstance(work, SeamWork):
+            return make_seam_job(self.model, work, settings=settings, number=number, now=now, patience=patience)
+        return make_job(self.model, work, number=number, together=together, now=now, patience=patience)
 
     def _check_open(self) -> None:
         if not self._accepting:

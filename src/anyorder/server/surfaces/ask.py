@@ -57,4 +57,6 @@ async def submitted(
 def terms(request: Request, wire: Common) -> Ask:
     """How a request is to be treated, whatever it asks for."""
     key = request.scope["state"].get("api_key")
-    return Ask(prompts=(), params=DecodeParams(), realtime=wire.realtime, tag=request_id(request), key=key)
+    return Ask(
+        prompts=(), params=DecodeParams(), realtime=wire.realtime, seams=wire.seams, tag=request_id(request), key=key
+    )

@@ -60,6 +60,8 @@ class Common(Wire):
     """Stream snapshots of the whole answer, masks included (Inception's flag)."""
     stream_format: StreamFormat | None = None
     """What a stream carries; `diffusing` is short for snapshots."""
+    seams: bool = False
+    """End a stream of events with what each pass lost by drawing its slots apart."""
     diffusion: dict[str, Any] | None = None
     """How to decode: see `EXTENSIONS`."""
 
@@ -90,6 +92,8 @@ class Common(Wire):
     def check_stream(self) -> None:
         """Refuse parameters of streams that contradict each other."""
         _ = self.includes_usage
+        if self.seams and self.format != "events":
+            raise bad_request('`seams` goes with `stream_format`: "events"', param="seams")
 
     @property
     def stops(self) -> tuple[str, ...]:
