@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import prod, sqrt
+from math import prod
 from random import Random
 from typing import Any
 
 from anyorder.api import generate_batch
 from anyorder.canvas import Hole
 from anyorder.models.loaded import LoadedModel
+from anyorder.reporting.statistics import proportion
 from anyorder.tasks import sudoku, vocabulary
 from anyorder.tasks.catalog import TASKS
 from anyorder.tasks.task import Task
@@ -20,8 +21,6 @@ from anyorder.tasks.task import Task
 Problem = list[int | Hole]
 Opener = Callable[[str, Random], Iterable[int]]
 """Which columns of a document are open."""
-DEVIATIONS = 1.959964
-"""Of a normal distribution, between which 95 % of it lie."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +63,8 @@ class Score:
     @property
     def interval(self) -> tuple[float, float]:
         """In which the share of all possible problems lies, with 95 % confidence. Source: E. B. Wilson, 1927."""
-        z, n, p = DEVIATIONS, self.count, self.share
-        middle, half = p + z * z / (2 * n), z * sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-        return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
+        found = proportion(self.right, self.count)
+        return found.low, found.high
 
 
 def sit(model: LoadedModel, exam: Exam, count: int, *, seed: int = 0, **params: Any) -> Score:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from anyorder.reporting.statistics import exponential, median, pooled
+from anyorder.reporting.statistics import exponential, median, pooled, proportion, sign_flip
 
 
 def test_a_pooled_figure_is_the_ratio_of_sums_not_the_mean_of_ratios() -> None:
@@ -74,3 +74,21 @@ def test_nothing_measured_is_nothing() -> None:
 def test_the_same_figures_give_the_same_interval() -> None:
     parts = [(float(n % 7), 3) for n in range(50)]
     assert pooled(parts) == pooled(parts)
+
+
+@pytest.mark.parametrize(
+    ("right", "count", "low", "high"),
+    [(0, 16, 0, 0.1936), (16, 16, 0.8064, 1), (81, 263, 0.2553, 0.3662)],  # the last: R. G. Newcombe, 1998, table I
+)
+def test_a_share_has_an_interval_even_where_all_are_alike(right: int, count: int, low: float, high: float) -> None:
+    found = proportion(right, count)
+    assert (found.value, found.documents) == (right / count, count)
+    assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+
+
+def test_signs_that_fall_alike_are_no_accident() -> None:
+    assert sign_flip([]) == sign_flip([0.0, 0.0]) == 1.0
+    assert sign_flip([1.0, -1.0] * 10) == 1.0
+    assert sign_flip([1.0] * 3) == pytest.approx(0.25, abs=0.03)  # two of eight
+    assert sign_flip([1.0] * 20) < 0.001
+    assert sign_flip([0.5, 0.25, 1.0, 0.1, 0.3]) == sign_flip([-0.5, -0.25, -1.0, -0.1, -0.3])

@@ -66,7 +66,7 @@ class LocalSubject:
         held = 0 if storage is None else storage.num_bytes
         if is_gpu:
             held = torch.cuda.max_memory_allocated(self.model.device) - before
-        worst_gap, seams = self._ask(item, setting, stream) if self.seams else (None, ())
+        worst_gap, seams = self._ask(setting, stream) if self.seams else (None, ())
         return Answer(
             text=(generation.prompt_text if generation.holes else "") + generation.text,
             tokens=stats.tokens,
@@ -79,9 +79,9 @@ class LocalSubject:
             ids=(*generation.prompt_ids, *generation.ids),
         )
 
-    def _ask(self, item: Item, setting: Setting, stream: EventStream) -> tuple[float, tuple[str, ...]]:
+    def _ask(self, setting: Setting, stream: EventStream) -> tuple[float, tuple[str, ...]]:
         """What the worst pass lost, and the pairs that contradict each other most."""
-        report = measure_seams(self.model, self._encoded(item), stream.events, DecodeParams.of(**setting.params))
+        report = measure_seams(self.model, stream.events, DecodeParams.of(**setting.params))
         decode = self.model.tokenizer.decode if self.model.tokenizer is not None else str
         pairs = (
             f"pass {each.pass_index}: {decode([pair.ids[0]])!r} and {decode([pair.ids[1]])!r}, {pair.gain:+.1f} nats"

@@ -53,7 +53,9 @@ def _head(report: Report) -> str:
     facts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.identity.items())
     return (
         f"<p>{len(report.settings)} settings, up to {len(report.task.items)} prompts. "
-        f'<span class="dim">{escape(facts)}. Brackets are 95 % bootstrap intervals over prompts.</span></p>'
+        f'<span class="dim">{escape(facts)}. '
+        "Brackets are 95 % intervals: by Wilson of answers that are right or wrong, "
+        "by bootstraps over prompts of everything else.</span></p>"
     )
 
 

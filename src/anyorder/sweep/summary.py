@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from anyorder.reporting.journal import Record
-from anyorder.reporting.statistics import Estimate, median, pooled, sign_flip
+from anyorder.reporting.statistics import Estimate, median, pooled, proportion, sign_flip
 from anyorder.sweep.front import aup
 from anyorder.sweep.race import Decision, Race
 from anyorder.sweep.settings import Setting
@@ -159,7 +159,7 @@ def _row(setting: Setting, decision: Decision, records: Records, best: Setting |
         answered=len(answers),
         failed=len(found) - len(answers),
         retried=sum(bool(record["retries"]) for record in answers),
-        quality=pooled([(record["score"], 1.0) for record in found.values()]),
+        quality=_quality([record["score"] for record in found.values()]),
         behind=None if setting is best else pooled([(difference, 1.0) for difference in differences]),
         p=None if setting is best or not differences else sign_flip(differences),
         tokens_per_forward=pooled([(record["tokens"], record["passes"]) for record in counted]),
@@ -170,6 +170,14 @@ def _row(setting: Setting, decision: Decision, records: Records, best: Setting |
         memory_bytes=max((r["memory_bytes"] for r in answers if r["memory_bytes"] is not None), default=None),
         worst_gap=pooled([(r["worst_gap"], 1.0) for r in answers if r.get("worst_gap") is not None]),
     )
+
+
+def _quality(scores: Sequence[float]) -> Estimate | None:
+    """The mean score; of one prompt with marks in between nothing can be said, and the interval is all there is."""
+    if set(scores) <= {0, 1}:
+        return proportion(round(sum(scores)), len(scores)) if scores else None
+    mean = pooled([(score, 1.0) for score in scores])
+    return mean if mean is None or len(scores) > 1 else replace(mean, low=0.0, high=1.0)
 
 
 def _behind(found: Mapping[str, Record], best: Mapping[str, Record]) -> list[float]:
