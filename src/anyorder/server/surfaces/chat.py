@@ -83,9 +83,4 @@ async def ask_chat(request: Request, wire: ChatRequest) -> Asked:
 
 def head(prefix: str, backend: Backend) -> dict[str, Any]:
     """What stands in an answer and in each of its chunks."""
-    return {
-        "id": f"{prefix}-{uuid.uuid4().hex}",
-        "created": int(time.time()),
-        "model": backend.name,
-        "system_fingerprint": None,
-    }
+    return {"id": f"{prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": backend.name}

@@ -112,8 +112,9 @@ def _message(spoken: Spoken) -> dict[str, Any]:
         for call in spoken.calls
     ]
     content = spoken.content or (None if calls or spoken.reasoning else "")
-    message = {"role": "assistant", "content": content, "refusal": None, "tool_calls": calls or None}
-    return {**message, **_thought(spoken.reasoning)}
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    called = {"tool_calls": calls} if calls else {}  # by OpenAI's schema a list or not there, and never null
+    return {**message, **called, **_thought(spoken.reasoning)}
 
 
 def _thought(text: str) -> dict[str, Any]:
