@@ -37,6 +37,7 @@ from anyorder.cli import (
 )
 from anyorder.cli import generate as generate_command
 from anyorder.cli import inspect as inspect_command
+from anyorder.cli import models as models_command
 from anyorder.models.families import FAMILIES, LATER
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES, Schedule
@@ -96,24 +97,19 @@ def caches() -> str:
 
 
 def families() -> str:
-    def mask(spec: Any) -> str:
-        if spec.mask_token:
-            return code(spec.mask_token)
-        missing = "last row" if spec.mask_is_last else "none" if spec.noise == "uniform" else "stand-in"
-        return missing if spec.mask_token_id is None else f"id {spec.mask_token_id}"
-
-    def row(spec: Any) -> Row:
+    def row(facts: dict[str, Any]) -> Row:
+        mask = facts["mask"]
         return (
-            spec.name,
-            spec.title,
-            code(*spec.architectures),
-            spec.attention,
-            "shifted" if spec.shift else "in place",
-            mask(spec),
-            str(spec.block_length or "free"),
-            ", ".join(f"**{mode}**" if mode == spec.decoder else mode for mode in spec.modes),
-            code(spec.policy),
-            "yes" if spec.infill else "no",
+            facts["family"],
+            facts["title"],
+            code(*facts["architectures"]),
+            facts["attention"],
+            "shifted" if facts["shifted_logits"] else "in place",
+            code(mask) if mask == facts["mask_token"] else mask,
+            str(facts["block_length"] or "free"),
+            ", ".join(f"**{mode}**" if mode == facts["default_mode"] else mode for mode in facts["modes"]),
+            code(facts["default_policy"]),
+            yes(facts["infill"]),
         )
 
     head = (
@@ -128,7 +124,27 @@ def families() -> str:
         "policy",
         "infill",
     )
-    return table(*head, rows=map(row, FAMILIES.values()))
+    return table(*head, rows=map(row, models_command.every()))
+
+
+def yes(value: object) -> str:
+    return "yes" if value else "no"
+
+
+def family_support() -> str:
+    def row(facts: dict[str, Any]) -> Row:
+        exact = facts["exact_caches"]
+        return (
+            facts["family"],
+            code(*facts["checkpoints"]),
+            ", ".join(name if name in exact else f"*{name}*" for name in facts["caches"]),
+            ", ".join(facts["drafts"]) or "no",
+            *(yes(facts[name]) for name in ("edits", "adapter", "training", "quantised")),
+            code(*facts["proof"]),
+        )
+
+    head = ("family", "published", "caches", "drafts", "edits", "adapter", "training", "few bits", "proven by")
+    return table(*head, rows=map(row, models_command.every()))
 
 
 def later() -> str:
@@ -326,6 +342,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "policies": policies,
     "caches": caches,
     "families": families,
+    "family_support": family_support,
     "later": later,
     "parameters": parameters,
     "stats": stats,
@@ -341,6 +358,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "batch_flags": flag_table(batch.BATCH_FLAGS),
     "bench_flags": flag_table(bench_flags.BENCH_FLAGS),
     "chat_flags": flag_table(chat.CHAT_FLAGS),
+    "models_flags": flag_table(models_command.MODELS_FLAGS),
     "inspect_flags": flag_table(inspect_command.INSPECT_FLAGS),
     "selftext_flags": flag_table(selftext.SELFTEXT_FLAGS),
     "convert_flags": flag_table(convert.CONVERT_FLAGS),

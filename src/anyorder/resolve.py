@@ -250,7 +250,7 @@ def _check_draft(params: DecodeParams, model: LoadedModel) -> None:
         _refuse("draft_length", f"`draft_length` must be {limit}, got {params.draft_length}; use less")
     if params.draft == "denoiser" and model.adapter is None:
         _refuse("draft", f"draft 'denoiser' needs a model with an adapter, {model.source} has none; use draft 'ngram'")
-    if params.draft == "block" and not (model.spec.blocks_both_ways and not model.spec.shift):
+    if params.draft == "block" and not model.spec.drafts_blocks:
         title = model.spec.title
         _refuse("draft", f"draft 'block' needs a model that denoises behind causal text, {title} does not; drop it")
     if params.mode != "causal":

@@ -11,12 +11,12 @@ from tests.cli.conftest import Cli, Loads
 
 import anyorder
 from anyorder import params
-from anyorder.cli import chat, convert, generate, inspect, plan, reference, selftext, serve, sweep, train
+from anyorder.cli import chat, convert, generate, inspect, models, plan, reference, selftext, serve, sweep, train
 from anyorder.cli.flags import DECODE_FLAGS, PANELS, field_docs
 from anyorder.params import DecodeParams
 from anyorder.training.recipe.read import shipped
 
-COMMANDS = (generate, chat, serve, inspect, plan, selftext, train, convert, sweep, reference)
+COMMANDS = (generate, chat, serve, inspect, models, plan, selftext, train, convert, sweep, reference)
 
 
 def words(text: str) -> str:
@@ -111,6 +111,7 @@ def test_an_unknown_command_is_one_line_with_the_nearest(cli: Cli) -> None:
         ["chat", "--help"],
         ["inspect", "--help"],
         ["plan", "--help"],
+        ["models", "--help"],
         ["serve", "--help"],
         ["selftext", "--help"],
         ["train", "--help"],

@@ -480,3 +480,29 @@ def test_a_network_whose_blocks_are_not_named_says_so(tmp_path: Path) -> None:
     assert model.network.head(
         model.network(IDS, torch.arange(7), attend_alone(None), blocks=Blocks.of([torch.arange(7)], 4, model.device))
     ).shape == (7, 40)
+
+
+def test_sdar_moe_is_qwen3_moe_decoded_as_sdar(tmp_path: Path) -> None:
+    """The weights are read as transformers reads them; a block sees itself and what is before it."""
+    import json
+
+    import transformers
+
+    torch.manual_seed(0)
+    model = transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(**QWEN3_MOE, norm_topk_prob=True))
+    with_drawn_vectors(model)
+    model.save_pretrained(tmp_path)
+    size = 4
+    blocks = torch.arange(len(IDS)) // size
+    visible = blocks[:, None] >= blocks[None, :]
+    bias = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
+    with torch.no_grad():
+        expected = model(IDS[None], attention_mask=bias[None, None]).logits[0]
+    path = tmp_path / "config.json"
+    raw = json.loads(path.read_text("utf-8"))
+    raw |= {"architectures": ["SDARMoeForCausalLM"], "mask_token_id": 39, "block_size": size}
+    path.write_text(json.dumps(raw), "utf-8")
+    sdar = load(tmp_path)
+    assert (sdar.spec.name, sdar.block_length, sdar.spec.policy) == ("sdar_moe", size, "low_confidence_dynamic")
+    with torch.inference_mode():
+        torch.testing.assert_close(logits(sdar.network, IDS, visible), expected, atol=1e-4, rtol=1e-4)

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import anyorder
-from anyorder.cli import bench, chat, convert, generate, inspect, plan, reference, selftext, serve, sweep, train
+from anyorder.cli import bench, chat, convert, generate, inspect, models, plan, reference, selftext, serve, sweep, train
 from anyorder.cli.terminal import is_debugging, print_error
 from anyorder.errors import AnyorderError, ParameterError
 
@@ -47,7 +47,7 @@ def root(
     """
 
 
-for module in (generate, chat, serve, inspect, plan, selftext, train, convert, sweep, reference):
+for module in (generate, chat, serve, inspect, models, plan, selftext, train, convert, sweep, reference):
     app.command(module.NAME, help=module.HELP, epilog=module.EXAMPLES)(module.command)
 app.add_typer(bench.app, name=bench.NAME)
 

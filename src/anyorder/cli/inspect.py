@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from anyorder.cache.schemes import SCHEMES
 from anyorder.cli import quantize_view
 from anyorder.cli.decoding import load_model, waiting
+from anyorder.cli.family_view import abilities, attention, caches, with_default
 from anyorder.cli.flags import Flag, takes
 from anyorder.cli.terminal import out_console, safe
 from anyorder.errors import ParameterError
@@ -216,20 +216,10 @@ def _abilities(raw: dict[str, Any], spec: FamilySpec, adapter: AdapterFiles | No
     block, mask = (None, None) if adapter is None else (adapter.block_length, adapter.mask_token_id)
 
     return {
-        "attention": spec.attention,
-        "blocks_both_ways": spec.blocks_both_ways,
-        "shifted_logits": spec.shift,
-        "mask_token": spec.mask_token,
+        **abilities(spec),
         "mask_token_id": raw.get("mask_token_id", spec.mask_token_id) if mask is None else mask,
         "block_length": resolve_block(block, raw, spec),
-        "modes": list(spec.modes),
-        "default_mode": spec.decoder,
         "policies": list(POLICIES),
-        "default_policy": spec.policy,
-        "caches": list(spec.caches),
-        "exact_caches": [name for name in spec.caches if SCHEMES[name].exact],
-        "infill": spec.infill,
-        "source": spec.source,
     }
 
 
@@ -247,7 +237,6 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """(name, text) of every line."""
     heads = f"{facts['heads']} heads, {facts['kv_heads']} for keys and values"
     both = facts["weight_bytes"] + facts["kv_bytes"]
-    inexact = [name for name in facts["caches"] if name not in facts["exact_caches"]]
     lines = [
         ("family", f"{facts['family']}: {facts['title']}"),
         ("parameters", _parameters(facts)),
@@ -257,12 +246,12 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{_amount(both)} at {facts['context']:,} tokens in {facts['dtype']}: weights "
          f"{_amount(facts['weight_bytes'])}, keys and values {_amount(facts['kv_bytes'])} per request"),
         ("weights in", ", ".join(f"{name} {_amount(size)}" for name, size in facts["formats"].items())),
-        ("attention", _attention(facts)),
+        ("attention", attention(facts)),
         ("mask token", _mask_token(facts)),
         ("block", f"{facts['block_length']} slots" if facts["block_length"] else "any length"),
-        ("modes", _with_default(facts["modes"], facts["default_mode"])),
-        ("policies", _with_default(facts["policies"], facts["default_policy"])),
-        ("caches", ", ".join(facts["exact_caches"]) + (f"; inexact: {', '.join(inexact)}" if inexact else "")),
+        ("modes", with_default(facts["modes"], facts["default_mode"])),
+        ("policies", with_default(facts["policies"], facts["default_policy"])),
+        ("caches", caches(facts)),
         ("infill", "yes" if facts["infill"] else "not trained for it"),
         ("source", facts["source"]),
     ]  # fmt: skip
@@ -272,11 +261,6 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         of = "" if facts["adapter"]["base"] is None else f" of {facts['adapter']['base']}"
         lines.insert(1, ("adapter", f"LoRA{of}, rank {facts['adapter']['rank']}: on for denoising, off in mode causal"))
     return [*lines, *([("check", _verdict(facts["check"]))] if "check" in facts else [])]
-
-
-def _attention(facts: dict[str, Any]) -> str:
-    blocks = ", blocks both ways behind it" if facts["blocks_both_ways"] else ""
-    return facts["attention"] + blocks + (", logits shifted by one" if facts["shifted_logits"] else "")
 
 
 def _parameters(facts: dict[str, Any]) -> str:
@@ -307,10 +291,6 @@ def _verdict(check: dict[str, Any]) -> str:
     found = {True: "shifted by one", False: "not shifted", None: "unclear, shifted or not"}[check["measured"]]
     readings = f"log-probability {check['shifted']:.2f} if shifted, {check['unshifted']:.2f} if not"
     return f"all tensors are there; the logits are {found} ({readings})"
-
-
-def _with_default(names: list[str], default: str) -> str:
-    return ", ".join(f"{name} (default)" if name == default else name for name in names)
 
 
 def _amount(num_bytes: int) -> str:

@@ -121,8 +121,10 @@ def product_sizes(config: ModelConfig) -> dict[str, tuple[int, int]]:
     """(in, out) of every adapted product.
 
     Raises:
-        ParameterError: the network has experts, whose products cannot be adapted.
+        ParameterError: the network has experts or other layers, whose products cannot be adapted.
     """
+    if type(config) is not ModelConfig:
+        raise ParameterError("only plain transformers take an adapter; load the model without one", param="adapter")
     if config.moe is not None:
         raise ParameterError(
             "a network with a mixture of experts takes no adapter here; merge it into the weights first",

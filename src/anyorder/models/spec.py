@@ -80,3 +80,8 @@ class FamilySpec:
     """Published tensor name -> place in the network."""
     unused: tuple[str, ...] = ()
     """Beginnings of the names of published tensors that nothing here reads."""
+
+    @property
+    def drafts_blocks(self) -> bool:
+        """Can a denoised block be the draft of its causal mode?"""
+        return self.blocks_both_ways and not self.shift

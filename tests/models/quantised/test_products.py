@@ -98,3 +98,13 @@ def test_unknown_schemes_are_refused() -> None:
     assert parse_scheme(None) is None
     with pytest.raises(ValueError, match="quantize must be one of int8, int8-dynamic, int4, got 'fp8'"):
         parse_scheme("fp8")
+
+
+@pytest.mark.parametrize("width", [8, 24, 36, 40, 48])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_any_width_is_computed(width: int, rows: int) -> None:
+    """PyTorch's kernel for few rows went beyond the memory of matrices whose width is no multiple of 16."""
+    weight, x = matrix(4, width), matrix(rows, width, 1)
+    values, scale = int8.rounded(weight)
+    expected = x @ (values * scale[:, None]).T
+    torch.testing.assert_close(Int8Linear(weight, None)(x), expected, atol=0.1, rtol=0.02)

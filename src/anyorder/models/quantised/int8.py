@@ -9,6 +9,8 @@ from torch import Tensor, nn
 LEVELS = 127
 KERNEL_ROWS = 4
 """Rows up to which PyTorch's CPU kernel is faster than turning the matrix back; measured, 1 thread with AMX."""
+KERNEL_WIDTH = 16
+"""The width must be a multiple of this: beyond the last whole one that kernel reads and writes what is not its own."""
 CUDA_ROWS = 32
 """`_int_mm` wants more than 16 rows there, and a multiple of 8."""
 
@@ -48,7 +50,8 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] -> [..., out], in the dtype of x."""
-        if x.device.type == "cpu" and x.numel() <= KERNEL_ROWS * x.shape[-1]:
+        width = x.shape[-1]
+        if x.device.type == "cpu" and x.numel() <= KERNEL_ROWS * width and width % KERNEL_WIDTH == 0:
             rows = x.reshape(-1, x.shape[-1]).bfloat16()
             y = torch.ops.aten._weight_int8pack_mm(rows, self.values, self.scale.bfloat16()).to(x.dtype)
             y = y.unflatten(0, x.shape[:-1])

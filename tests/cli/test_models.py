@@ -1,0 +1,60 @@
+"""`anyorder models`: the catalog in the terminal and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Cli
+
+from anyorder.cli import models
+from anyorder.models.catalog import CATALOG
+from anyorder.models.families import FAMILIES
+
+KNOWN = {name: spec for name, spec in FAMILIES.items() if name in CATALOG}
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an entry is missing for is told by the catalog's own tests."""
+    monkeypatch.setattr("anyorder.models.families.FAMILIES", KNOWN)
+
+
+def test_every_family_is_listed_within_100_columns(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    result = cli("models")
+    assert result.code == 0
+    assert max(map(len, result.out.splitlines())) <= models.WIDTH
+    listed = [line.split()[0] for line in result.out.splitlines() if line[:1].strip()]
+    assert listed[1 : 1 + len(KNOWN)] == list(KNOWN)
+    for part in ("SDARForCausalLM", "inexact: prefix, dual", "logits shifted by one", "drafts lookup ngram"):
+        assert part in result.out
+
+
+@pytest.mark.parametrize("name", list(KNOWN))
+def test_one_family_in_full(cli: Cli, name: str) -> None:
+    shown = " ".join(cli("models", name).out.split())
+    facts = models.facts_of(name)
+    squeezed = shown.replace(" ", "")
+    for part in (*facts["checkpoints"], *facts["proof"], *facts["architectures"], *facts["drafts"], facts["source"]):
+        assert part.replace(" ", "") in squeezed
+
+
+def test_json_has_everything(cli: Cli) -> None:
+    found: list[dict[str, Any]] = json.loads(cli("models", "--json").out)
+    assert [facts["family"] for facts in found] == list(KNOWN)
+    assert json.loads(cli("models", "bd3lm", "--json").out) == next(f for f in found if f["family"] == "bd3lm")
+    assert all(facts["proof"] and facts["checkpoints"] for facts in found)
+
+
+def test_an_unknown_family_is_one_line(cli: Cli) -> None:
+    result = cli("models", "sdra")
+    assert result.code == 2
+    assert "unknown family 'sdra'; did you mean 'sdar'?" in result.err
+
+
+def test_a_family_without_an_entry_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anyorder.models.catalog.CATALOG", {})
+    with pytest.raises(KeyError, match="llama"):
+        models.every()
