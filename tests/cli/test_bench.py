@@ -105,7 +105,7 @@ def test_flags_are_checked_before_anything_is_sent(cli: Cli, flags: list[str], m
 
 
 def test_without_httpx2_the_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from anyorder.cli import bench_serve
+    from anyorder.cli import bench_target
 
-    monkeypatch.setattr(bench_serve, "find_spec", lambda name: None)
+    monkeypatch.setattr(bench_target, "find_spec", lambda name: None)
     assert "anyorder bench serve needs httpx2: pip install 'anyorder[bench]'" in cli("bench", "serve").err

@@ -74,12 +74,14 @@ class Sender:
     Args:
         http: a client whose base URL ends in `/v1`.
         clock: seconds; what it says when the run begins is `began`.
+        keep_text: records hold the text of the answer, piece by piece.
     """
 
     http: httpx2.AsyncClient
     surface: Surface
     clock: Callable[[], float]
     timeout_s: float
+    keep_text: bool = False
     began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,6 +114,8 @@ class Sender:
             first_s=times[0] - due if times else None,
             last_s=(times[-1] if times and failure is None else end) - due,
             gaps_s=[after - before for before, after in pairwise(times)],
+            pieces=reading.pieces if self.keep_text else (),
+            snapshots=reading.snapshots,
             error=failure.kind if failure else None,
             detail=failure.detail if failure else "",
             finish_reason=reading.finish_reason,
@@ -147,6 +151,10 @@ class Reading:
     """Of the pieces of its text."""
     texts: list[str] = field(default_factory=list[str])
     """The pieces of the answer itself, without reasoning."""
+    pieces: list[str] = field(default_factory=list[str])
+    """What came at each of `times`; "" for reasoning and tool calls."""
+    snapshots: bool = False
+    """Pieces stand in place of the ones before (`diffusion_meta`), where others go behind them."""
     finish_reason: str | None = None
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
     begun: bool = False
@@ -180,10 +188,13 @@ class Reading:
         if chunk.get("error"):
             raise Failed("stream_error", _said(chunk["error"]))
         self.usage = chunk.get("usage") or self.usage
+        self.snapshots = self.snapshots or bool(chunk.get("diffusion_meta"))
         for choice in chunk.get("choices") or ():
+            text = text_of(choice)
             if has_text(choice):
                 self.times.append(clock())
-            self.texts.append(text_of(choice))
+                self.pieces.append(text)
+            self.texts.append(text)
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
 
 

@@ -30,6 +30,10 @@ class Record:
     """Until its end, whatever it was."""
     gaps_s: Sequence[float] = ()
     """Between the pieces of its text."""
+    pieces: Sequence[str] = ()
+    """Of its text, one for each time; "" where the piece was reasoning. Kept by `bench latency` only."""
+    snapshots: bool = False
+    """Each piece is the whole answer as it stood, not what was added to it."""
     error: str | None = None
     """Kind of failure: see `bench.client`; None: answered."""
     detail: str = ""

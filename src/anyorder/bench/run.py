@@ -59,12 +59,12 @@ async def run(
     """
     async with connect(target) as http:
         sender = Sender(http, target.surface, clock, amount.timeout_s)
-        await _warm_up(target, sender, workload, amount.warm_up, loads[0])
+        await warm_up(target, sender, workload, amount.warm_up, loads[0])
         for load in loads:
-            await _measure(sender, workload, load, amount, file, told)
+            await measure(sender, workload, load, amount, file, told)
 
 
-async def _warm_up(target: Target, sender: Sender, workload: Workload, count: int, load: Load) -> None:
+async def warm_up(target: Target, sender: Sender, workload: Workload, count: int, load: Load) -> None:
     """Send some requests as the first load would, and see that the server answers."""
     failures: list[Record] = []
 
@@ -79,9 +79,8 @@ async def _warm_up(target: Target, sender: Sender, workload: Workload, count: in
         raise unavailable(target, Failed(failures[0].error or "", failures[0].detail))
 
 
-async def _measure(
-    sender: Sender, workload: Workload, load: Load, amount: Amount, file: RecordFile, told: Told
-) -> None:
+async def measure(sender: Sender, workload: Workload, load: Load, amount: Amount, file: RecordFile, told: Told) -> None:
+    """Put a server under one load; what `file` has of it is not asked for again."""
     done = file.of(load.name)
     numbers = missing({record.index for record in done}, amount.requests)
     spent = sum(spans(done).values())

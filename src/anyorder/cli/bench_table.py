@@ -11,7 +11,7 @@ from anyorder.cli.terminal import err_console, out_console
 
 _TIMES = {"ttft_s": "first text, s", "ttlt_s": "last text, s", "gap_s": "gap, s", "tokens_per_request_s": "tokens/s",
           "tokens_per_forward": "tokens/pass", "unused_share": "unused share"}  # fmt: skip
-_COLUMNS = ("p50", "p90", "p95", "p99", "largest")
+COLUMNS = ("p50", "p90", "p95", "p99", "largest")
 
 
 def show(summaries: Sequence[Summary]) -> None:
@@ -32,7 +32,7 @@ def overview(summaries: Sequence[Summary]) -> Table:
     for head in ("requests", "failed", "tokens/s", "first p50", "first p95", "last p50", "last p95"):
         table.add_column(head, justify="right")
     for s in summaries:
-        times = [_cell(p and getattr(p, column)) for p in (s.ttft_s, s.ttlt_s) for column in ("p50", "p95")]
+        times = [cell(p and getattr(p, column)) for p in (s.ttft_s, s.ttlt_s) for column in ("p50", "p95")]
         failed = str(s.requests - s.answered)
         table.add_row(s.load, str(s.requests), failed, f"{s.tokens_per_s:.1f}", *times)
     return table
@@ -42,12 +42,12 @@ def percentiles(summary: Summary) -> Table:
     """All figures of one load."""
     table = Table(title=_headline(summary), title_justify="left", box=None, pad_edge=False)
     table.add_column("")
-    for column in _COLUMNS:
+    for column in COLUMNS:
         table.add_column(column, justify="right")
     for name, title in _TIMES.items():
         figures: Percentiles | None = getattr(summary, name)
         if figures is not None:
-            table.add_row(title, *(_cell(getattr(figures, column)) for column in _COLUMNS))
+            table.add_row(title, *(cell(getattr(figures, column)) for column in COLUMNS))
     return table
 
 
@@ -74,5 +74,6 @@ def notes(summary: Summary) -> list[str]:
     return lines
 
 
-def _cell(value: float | None) -> str:
+def cell(value: float | None) -> str:
+    """A figure; empty without one."""
     return "" if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
