@@ -37,6 +37,7 @@ ALLOWED = {
     "scoring": "request resolve decoders draws canvas window params events errors",
     "api": "scoring prompt resolve request generation engine models cache runner canvas params events errors",
     "serving": "scoring prompt resolve request engine runner cache decoders canvas window models params events errors seams",
+    "evaluation": "api scoring models params errors",
     "precision": "models rates runner window",
     "plan": "models rates runner cache window errors",
     "exam": "reporting api tasks models canvas",
