@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from anyorder.params import DecodeParams
 from anyorder.server.backend import Backend
+from anyorder.server.endpoint import backend_of, request_id
 from anyorder.server.errors import ApiError
 from anyorder.server.gate import Gate
 from anyorder.server.settings import ServerSettings
@@ -27,6 +28,7 @@ from anyorder.server.surfaces.fim import fim_completions
 from anyorder.server.surfaces.health import health, metrics, ready
 from anyorder.server.surfaces.models import chat_models, models, one_model
 from anyorder.server.surfaces.responses import responses
+from anyorder.server.turned_away import TurnedAway
 from anyorder.serving import Service
 
 ROUTES = (
@@ -86,7 +88,7 @@ def make_app(
     app = Starlette(
         routes=ROUTES,
         lifespan=lifespan,
-        middleware=[*_cors(settings), Middleware(Gate, settings=settings)],
+        middleware=[*_cors(settings), Middleware(Gate, settings=settings, turned_away=TurnedAway(backend.metrics))],
         exception_handlers={HTTPException: _refused},
     )
     app.router.redirect_slashes = False
@@ -122,4 +124,6 @@ async def _refused(request: Request, error: Exception) -> Response:
         message, code = f"{where} is not how this is called", "method_not_allowed"
     else:
         message, code = f"there is no {where} here", "not_found"
-    return ApiError(error.status_code, message, code=code, headers=error.headers or {}).response()
+    refusal = ApiError(error.status_code, message, code=code, headers=error.headers or {})
+    TurnedAway(backend_of(request).metrics)(refusal, request_id(request))
+    return refusal.response()

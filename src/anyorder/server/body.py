@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any, NoReturn, TypeVar
 
+from anyio import to_thread
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
@@ -17,6 +18,8 @@ from anyorder.server.settings import ServerSettings
 
 M = TypeVar("M", bound=BaseModel)
 _MAX_DEPTH = 64
+_THREAD_BYTES = 64 << 10
+"""Longer bodies are read in a thread, so that nobody's stream waits for them."""
 _MAX_WHOLE = 2**63
 _UNION_MEMBERS = ("str", "bool", "int", "float")
 
@@ -38,7 +41,7 @@ async def read_object(request: Request, settings: ServerSettings) -> dict[str, A
     except TimeoutError:
         message = f"the body did not come within {settings.body_timeout_s:g} s"
         raise ApiError(408, message, "timeout_error", code="body_timeout", headers={"connection": "close"}) from None
-    return parse_object(raw)
+    return await to_thread.run_sync(parse_object, raw) if len(raw) > _THREAD_BYTES else parse_object(raw)
 
 
 async def _read(request: Request, limit: int) -> bytes:

@@ -67,7 +67,8 @@ class Record:
             return
         self.written = True
         metrics = backend_of(self.request).metrics
-        metrics.requests.labels(self.surface, str(status)).inc()
+        refusal = None if error is None else as_api_error(error)
+        metrics.ended(self.surface, status, refusal.code if refusal else None)
         metrics.add(self.choices)
         line: dict[str, Any] = {"request_id": request_id(self.request), "surface": self.surface, "status": status}
         if client := lease_of(self.request).account.name:
@@ -80,8 +81,8 @@ class Record:
             line["passes"] = counted["diffusion"]["passes"]
             line["finish_reasons"] = [choice.answer.finish_reason for choice in self.choices]
             line["queued_s"] = [choice.ticket.timing.queued_s for choice in self.choices]
-        if error is not None:
-            line["error"] = as_api_error(error).code
+        if refusal is not None:
+            line["error"] = refusal.code
         unexpected = error is not None and not isinstance(error, AnyorderError) and status >= 500
         log.log(
             logging.ERROR if status >= 500 else logging.INFO, json.dumps(line), exc_info=error if unexpected else None

@@ -12,6 +12,7 @@ from anyorder.server.errors import ApiError
 from anyorder.server.limiter import Lease
 from anyorder.server.quota import Accounts, limit_headers
 from anyorder.server.settings import LOOPBACK, ServerSettings
+from anyorder.server.turned_away import TurnedAway
 
 HEAD_BYTES = 64 << 10
 """Longest head of a request."""
@@ -28,8 +29,9 @@ class Gate:
     page cannot reach it under a name of its own.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, turned_away: TurnedAway) -> None:
         self.app = app
+        self.turned_away = turned_away
         self.settings = settings
         self.accounts = Accounts(settings)
 
@@ -57,6 +59,7 @@ class Gate:
             if scope["path"] not in OPEN_PATHS and scope["method"] != "OPTIONS":
                 lease = state["api_key"] = self.accounts.lease(headers.getlist("authorization"))
         except ApiError as error:
+            self.turned_away(error, name)
             await error.response()(scope, receive, named)
             return
         try:

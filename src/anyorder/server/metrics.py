@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
@@ -17,6 +17,8 @@ _TOKENS_PER_FORWARD = (0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _GAUGES = {
     "running": "Requests that take part in passes",
     "queued": "Requests that wait",
+    "accepting": "1 while new requests are taken",
+    "pass_s": "Seconds that the present pass has taken so far; minutes say that the device hangs",
     "columns_used": "Columns of keys and values that running requests hold",
     "columns_total": "Columns of keys and values for running requests",
     "prefix_used": "Columns in the prefix cache",
@@ -24,8 +26,16 @@ _GAUGES = {
     "kv_bytes": "Memory for keys and values, in bytes",
 }
 _COUNTERS = {
+    "submitted": "Works handed to the engine, wrong ones included",
+    "refused": "Works that the engine refused: too many waited, or it was about to end",
+    "finished": "Answers that came to their end",
+    "cancelled": "Answers that were given up: the client went, or a stop string ended them",
+    "expired": "Answers whose deadline came first",
+    "failed": "Answers that failed in the engine, or with it",
     "passes": "Forward passes",
     "sequence_passes": "Forward passes, each counted once per request that took part; by passes it is the occupancy",
+    "scoring_passes": "Those of them that scored given text",
+    "busy_s": "Seconds inside passes; their rate is the part of the time that the engine works",
     "tokens": "Slots committed",
     "scored": "Tokens of given texts scored",
     "positions": "Canvas positions computed by finished requests",
@@ -42,8 +52,12 @@ class ServerMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "anyorder_requests", "Requests by surface and HTTP status", ["surface", "status"], registry=self.registry
+        )
+        self.errors = Counter(
+            "anyorder_errors", "Requests that were refused or failed, by code", ["code"], registry=self.registry
         )
         self.first_text = self._histogram("time_to_first_text_seconds", "From the request to its first text", _SECONDS)
         self.last_text = self._histogram("time_to_last_text_seconds", "From the request to the end", _SECONDS)
@@ -60,6 +74,16 @@ class ServerMetrics:
     def watch(self, service: Service) -> None:
         """Read the engine's figures whenever somebody asks."""
         self.registry.register(_EngineFigures(service))
+
+    def ended(self, surface: str, status: int, code: str | None) -> None:
+        """Count a request by how it ended.
+
+        Args:
+            code: of its error, if it had one.
+        """
+        self.requests.labels(surface, str(status)).inc()
+        if code is not None:
+            self.errors.labels(code).inc()
 
     def add(self, choices: Sequence[Choice]) -> None:
         """Count answers, finished or given up."""
@@ -91,6 +115,13 @@ class _EngineFigures:
     def collect(self) -> Iterable[Metric]:
         status = self.service.status()
         for name, text in _GAUGES.items():
-            yield GaugeMetricFamily(f"anyorder_{name}", text, value=getattr(status, name))
+            yield GaugeMetricFamily(_named(name), text, value=getattr(status, name))
+        most = self.service.settings.max_running
+        yield GaugeMetricFamily("anyorder_max_running", "Requests that may share a pass", value=most)
         for name, text in _COUNTERS.items():
-            yield CounterMetricFamily(f"anyorder_{name}", text, value=getattr(status.metrics, name))
+            yield CounterMetricFamily(_named(name), text, value=getattr(status.metrics, name))
+
+
+def _named(figure: str) -> str:
+    """The name of an engine's figure: units are written out, as Prometheus wants it."""
+    return f"anyorder_{figure.removesuffix('_s')}_seconds" if figure.endswith("_s") else f"anyorder_{figure}"

@@ -16,12 +16,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from anyorder.server.errors import ApiError
 from anyorder.server.gate import HEAD_BYTES
 from anyorder.server.settings import ServerSettings
+from anyorder.server.turned_away import TurnedAway
 
 
 class Config(uvicorn.Config):
     """How connections are served, with the limits that `Protocol` keeps."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, turned_away: TurnedAway) -> None:
         super().__init__(
             app,
             log_config=None,
@@ -35,6 +36,7 @@ class Config(uvicorn.Config):
             ws="none",
         )
         self.settings = settings
+        self.turned_away = turned_away
 
 
 class Protocol(H11Protocol):
@@ -44,6 +46,7 @@ class Protocol(H11Protocol):
         super().__init__(config, *args, **kwargs)
         assert isinstance(config, Config)
         self.settings = config.settings
+        self.turned_away = config.turned_away
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -100,6 +103,7 @@ class Protocol(H11Protocol):
 
     def _refuse(self, error: ApiError) -> None:
         """Say why, if an answer can still begin, and hang up."""
+        self.turned_away(error)
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = to_json(error.as_dict())
             headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}

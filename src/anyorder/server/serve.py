@@ -17,6 +17,7 @@ from anyorder.params import DecodeParams
 from anyorder.server.app import make_app
 from anyorder.server.protocol import Config
 from anyorder.server.settings import ServerSettings
+from anyorder.server.turned_away import TurnedAway
 from anyorder.serving import Service
 
 
@@ -80,7 +81,8 @@ def make_server(
         on_death()
         server.should_exit = True
 
-    server = Server(Config(make_app(service, settings, defaults, on_death=died), settings), service)
+    app = make_app(service, settings, defaults, on_death=died)
+    server = Server(Config(app, settings, TurnedAway(app.state.backend.metrics)), service)
     return server
 
 
