@@ -243,6 +243,10 @@ def made(arguments: str) -> list[dict[str, Any]]:
         ({"messages": made("{")}, "messages[1].tool_calls[0].function.arguments"),
         ({"messages": made("[]")}, "messages[1].tool_calls[0].function.arguments"),
         ({"messages": [{"role": "user", "content": "a", "reasoning_content": "b"}]}, "messages[0].reasoning_content"),
+        (
+            {"messages": [{"role": "user", "content": "a", "provider_specific_fields": {"b": 1}}]},
+            "messages[0].provider_specific_fields",
+        ),
         ({"reasoning_effort": "wild"}, "reasoning_effort"),
         ({"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True}}, "reasoning_effort"),
         ({"reasoning_summary": True}, "reasoning_summary"),
@@ -263,6 +267,15 @@ def test_a_model_without_channels_refuses_them(numbers: Live) -> None:
     ):
         assert refused(numbers.chat(**changes))["param"] == param
     assert numbers.chat(reasoning_effort="none", tool_choice="none", tools=[WEATHER]).status_code == 200
+
+
+def test_litellms_copy_of_an_answer_may_be_sent_back(caller: Live) -> None:
+    message = {"role": "assistant", "content": "a", "reasoning_content": "b"}
+    seen: list[str] = []
+    for extra in ({}, {"provider_specific_fields": {"reasoning": "b", "refusal": None}}):
+        assert caller.chat(messages=[*MESSAGES, message | extra, *MESSAGES], max_tokens=1).status_code == 200
+        seen.append(rendered(caller))
+    assert seen[0] == seen[1]
 
 
 def test_parsers_can_be_turned_off() -> None:

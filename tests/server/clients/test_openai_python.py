@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,8 +13,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 from tests.cli.scripted import scripted_model
-from tests.server.channels.speaking import speaking
-from tests.server.channels.test_chat_channels import CALLS, MESSAGES, ROOM, SAID, WEATHER, read, rendered
+from tests.server.channels.test_chat_channels import CALLS, MESSAGES, ROOM, WEATHER, read, rendered
 from tests.server.live import Live, live
 
 from anyorder.server.keys import ApiKey
@@ -29,13 +27,6 @@ class City(BaseModel):
     """What a client may want to have filled in."""
 
     name: str
-
-
-@pytest.fixture(scope="module")
-def caller() -> Iterator[Live]:
-    """A server whose model thinks, speaks and calls."""
-    with live(speaking(SAID), engine=ROOM) as server:
-        yield server
 
 
 def test_the_models_are_listed_and_retrieved(letters: Live) -> None:

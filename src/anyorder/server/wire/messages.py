@@ -49,6 +49,8 @@ class ChatMessage(Wire):
     function_call: None = None
     audio: None = None
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    provider_specific_fields: dict[str, Any] | None = None
+    """LiteLLM's copy of what the answer had besides OpenAI's fields; it says nothing new."""
 
 
 def template_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -79,7 +81,7 @@ def _check_fields(number: int, message: ChatMessage) -> None:
     if role == "function":
         raise unsupported(f"{where}.role", "role 'function' is the old way; send the result with role 'tool'")
     for name, owner in (("tool_calls", "assistant"), ("reasoning_content", "assistant"), ("reasoning", "assistant"),
-                        ("tool_call_id", "tool"), ("name", "tool")):  # fmt: skip
+                        ("provider_specific_fields", "assistant"), ("tool_call_id", "tool"), ("name", "tool")):  # fmt: skip
         if getattr(message, name) and role != owner:
             raise bad_request(f"`{where}.{name}` belongs to role {owner!r}, not {role!r}", param=f"{where}.{name}")
 
