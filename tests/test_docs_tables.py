@@ -16,6 +16,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from tests.cli.scripted import scripted_model
 from tests.test_architecture import ALLOWED
 from tests.test_docs import PAGES, ROOT, blocks_of
 
@@ -25,6 +26,7 @@ from anyorder.cache.schemes import SCHEMES
 from anyorder.cli import (
     batch,
     bench_flags,
+    bench_latency_flags,
     chat,
     convert,
     flags,
@@ -42,10 +44,11 @@ from anyorder.models.families import FAMILIES, LATER
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES, Schedule
 from anyorder.server.channels.effort import EFFORTS
+from anyorder.server.metrics import ServerMetrics
 from anyorder.server.settings import ServerSettings
 from anyorder.server.wire.common import NEUTRAL, Neutral
 from anyorder.server.wire.responses import REFUSED
-from anyorder.serving import Metrics, ServiceSettings
+from anyorder.serving import Metrics, Service, ServiceSettings
 from anyorder.training.data.spec import Data
 from anyorder.training.recipe.objectives import (
     Autoregressive,
@@ -328,6 +331,16 @@ METHODS = (Full, Lora)
 SOURCES: Models = get_args(get_args(Data)[0])
 
 
+def server_metrics() -> str:
+    """What `/metrics` says of the server; the figures of its process are not ours."""
+    shown = ServerMetrics()
+    shown.watch(Service(scripted_model(), ServiceSettings(kv_bytes=1 << 20)))
+    ours = [family for family in shown.registry.collect() if family.name.startswith("anyorder_")]
+    ends = {"counter": "_total"}
+    rows = ((code(f.name + ends.get(f.type, "")), f.type, f.documentation) for f in ours)
+    return table("figure", "kind", "meaning", rows=rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "reasoning_effort": reasoning_effort,
     "recipe_fields": recipe_fields,
@@ -350,6 +363,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "errors": error_types,
     "server_settings": settings_of(ServerSettings),
     "server_refused": refused(NEUTRAL),
+    "server_metrics": server_metrics,
     "responses_refused": refused(REFUSED),
     "service_settings": settings_of(ServiceSettings),
     "service_metrics": metrics,
@@ -357,6 +371,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "generate_flags": flag_table(generate_command.ASK_FLAGS, generate_command.SHOW_FLAGS),
     "batch_flags": flag_table(batch.BATCH_FLAGS),
     "bench_flags": flag_table(bench_flags.BENCH_FLAGS),
+    "bench_latency_flags": flag_table(bench_latency_flags.OWN_FLAGS),
     "chat_flags": flag_table(chat.CHAT_FLAGS),
     "models_flags": flag_table(models_command.MODELS_FLAGS),
     "inspect_flags": flag_table(inspect_command.INSPECT_FLAGS),

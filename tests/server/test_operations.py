@@ -110,7 +110,7 @@ def test_metrics_count_what_was_done(number_model: LoadedModel) -> None:
         assert found["anyorder_tokens_per_forward_count"] == found["anyorder_time_to_last_text_seconds_count"] == 1
         assert found["anyorder_queue_seconds_count"] == 1
         assert (found["anyorder_running"], found["anyorder_queued"]) == (0, 0)
-        assert found["anyorder_columns_total"] > 0
+        assert found["anyorder_columns_max"] > 0
 
 
 def test_a_client_that_goes_frees_the_engine() -> None:

@@ -122,6 +122,10 @@ class _EngineFigures:
             yield CounterMetricFamily(_named(name), text, value=getattr(status.metrics, name))
 
 
+_NAMES = {"columns_total": "columns_max", "prefix_used": "prefix_columns_used", "prefix_total": "prefix_columns_max"}
+
+
 def _named(figure: str) -> str:
-    """The name of an engine's figure: units are written out, as Prometheus wants it."""
+    """The name of an engine's figure as Prometheus wants it: units written out, `_total` only behind what grows."""
+    figure = _NAMES.get(figure, figure)
     return f"anyorder_{figure.removesuffix('_s')}_seconds" if figure.endswith("_s") else f"anyorder_{figure}"
