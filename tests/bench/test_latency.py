@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,22 +10,20 @@ from typing import Any
 
 import pytest
 from tests.bench.fake import Fake, Line, Refusal, answer, text
-from tests.bench.test_load import Time
 
 from anyorder.bench import latency as latency_module
-from anyorder.bench import load as load_module
 from anyorder.bench.client import Target
-from anyorder.bench.latency import Background, Case, behind, run_cases
+from anyorder.bench.latency import BACKGROUND, Background, Case, run_cases
 from anyorder.bench.latency_plot import plot_latency
 from anyorder.bench.latency_summary import latency
-from anyorder.bench.load import Turns
-from anyorder.bench.prompts import Ask, Workload
+from anyorder.bench.prompts import Workload
 from anyorder.bench.records import RecordFile
 from anyorder.bench.run import Amount
 from anyorder.errors import ParameterError
 
-PLAIN = Case(load=Turns("text"), workload=Workload(model="m"))
-SHOWN = Case(load=Turns("snapshots"), workload=Workload(model="m", extra={"diffusing": True}))
+real_sleep = asyncio.sleep
+PLAIN = Case(name="text", workload=Workload(model="m"))
+SHOWN = Case(name="snapshots", workload=Workload(model="m", extra={"diffusing": True}))
 OTHERS = Background(streams=2, workload=Workload(model="m", extra={"user": "other"}))
 
 
@@ -55,9 +52,8 @@ def measured(
 def test_each_kind_is_read_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     fake, file = Fake(scripts), RecordFile(None, {})
     measured(monkeypatch, fake, file, PLAIN, SHOWN)
-    assert [(r.load, r.snapshots, list(r.pieces)) for r in file.records] == (
-        [("text", False, ["a", "a"])] * 3 + [("snapshots", True, ["a_c", "abd"])] * 3
-    )
+    assert [(r.snapshots, list(r.pieces)) for r in file.of("text")] == [(False, ["a", "a"])] * 3
+    assert [(r.snapshots, list(r.pieces)) for r in file.of("snapshots")] == [(True, ["a_c", "abd"])] * 3
     added, shown = (latency(name, file.of(name)) for name in ("text", "snapshots"))
     assert added.first_s is not None
     assert (added.first_s.p50, added.changed_answers, added.snapshots) == (0.25, 0, 0)
@@ -68,14 +64,15 @@ def test_each_kind_is_read_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_is_asked_of_both_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake(scripts)
     measured(monkeypatch, fake, RecordFile(None, {}), PLAIN, SHOWN)
-    first, second = fake.bodies[:3], fake.bodies[3:]
-    assert [{**body, "diffusing": True} for body in first] == second
+    shown = [body for body in fake.bodies if "diffusing" in body]
+    plain = [body for body in fake.bodies if "diffusing" not in body]
+    assert [{**body, "diffusing": True} for body in plain] == shown
 
 
 def test_others_ask_until_the_case_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     fake, file = Fake(scripts), RecordFile(None, {})
     measured(monkeypatch, fake, file, PLAIN, requests=4, background=OTHERS)
-    others = file.of(behind("text"))
+    others = file.of(BACKGROUND)
     assert len(file.of("text")) == 4
     assert len(others) == sum(body.get("user") == "other" for body in fake.bodies) >= 4
     assert sorted(record.index for record in others) == list(range(len(others)))
@@ -87,10 +84,8 @@ def test_who_is_refused_in_the_background_is_counted_and_waits(monkeypatch: pyte
     fake = Fake(lambda body: Refusal(503) if "user" in body else answer(0.25))
     file = RecordFile(None, {})
     measured(monkeypatch, fake, file, PLAIN, background=OTHERS)
-    found = latency("text", file.of("text"), file.of(behind("text")))
-    assert found.background is not None
-    assert (found.background.answered, set(found.background.errors)) == (0, {"http_503"})
-    assert found.served.answered == 3
+    assert {record.error for record in file.of(BACKGROUND)} == {"http_503"}
+    assert [record.error for record in file.of("text")] == [None] * 3
 
 
 def test_a_run_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -103,40 +98,49 @@ def test_a_run_that_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_pat
     with pytest.raises(KeyboardInterrupt):
         measured(monkeypatch, fake, RecordFile(path, {}), PLAIN, SHOWN, told=stop)
     kept = RecordFile(path, {})
-    assert [record.load for record in kept.records] == ["text"] * 3 + ["snapshots"] * 2
+    assert [record.load for record in kept.records] == ["text", "snapshots", "snapshots"]
     measured(monkeypatch, fake, kept, PLAIN, SHOWN, background=OTHERS)
     again = RecordFile(path, {})
     again.close()
     assert [record.index for record in again.of("snapshots")] == [0, 1, 2]
-    assert not again.of(behind("text"))  # there was nothing left to measure
+    assert sorted(record.index for record in again.of("text")) == [0, 1, 2]
+    asked = len(fake.bodies)
+    measured(monkeypatch, fake, RecordFile(path, {}), PLAIN, SHOWN, background=OTHERS)
+    assert len(fake.bodies) == asked  # there was nothing left to measure
     assert list(again.of("snapshots")[2].pieces) == ["a_c", "abd"]
 
 
 def test_a_user_thinks_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    time, dues = Time(), list[float]()
-    monkeypatch.setattr(load_module.asyncio, "sleep", time.sleep)
+    """The time to think is none of the answer's, and the same before turns of both kinds."""
+    fake, file, slept = Fake(lambda body: answer(0.5)), RecordFile(None, {}), list[float]()
 
-    async def send(ask: Ask, due: float) -> None:
-        dues.append(due)
-        assert due == time.now  # the time to think is none of the answer's
-        time.now += 10.0
+    async def sleep(seconds: float) -> None:
+        if seconds:
+            slept.append(seconds)
+            fake.now += seconds
+        await real_sleep(0)
 
-    def asked(load: Turns, until: float = 1e9) -> list[float]:
-        dues.clear()
-        time.now = 0.0
-        asyncio.run(load.run((Ask(index=n, body={}) for n in range(400)), send, time.clock, until=until))
-        return list(dues)
+    monkeypatch.setattr(latency_module.asyncio, "sleep", sleep)
+    voice, realtime = (Case(name=name, workload=PLAIN.workload, think_s=2.0) for name in ("voice", "realtime"))
+    measured(monkeypatch, fake, file, voice, PLAIN, realtime, requests=300)
+    assert len(slept) == 600
+    assert slept[::2] == slept[1::2]
+    assert sum(slept) / 600 == pytest.approx(2.0, rel=0.2)
+    assert {record.first_s for record in file.records} == {0.5}
+    other = Case(name="voice", workload=Workload(model="m", seed=1), think_s=2.0)
+    assert other.pause_s(0) != voice.pause_s(0)
+    with pytest.raises(ParameterError, match="`think` must be at least 0, got -1"):
+        Case(name="voice", workload=PLAIN.workload, think_s=-1.0)
 
-    turns = asked(Turns("voice", 2.0))
-    pauses = [turns[0], *(after - before - 10 for before, after in itertools.pairwise(turns))]
-    assert min(pauses) > 0
-    assert sum(pauses) / len(pauses) == pytest.approx(2.0, rel=0.2)
-    assert asked(Turns("realtime", 2.0)) == turns
-    assert asked(Turns("voice", 2.0, seed=1)) != turns
-    assert asked(Turns("text"))[:3] == [0.0, 10.0, 20.0]
-    assert len(asked(Turns("text"), until=35.0)) == 4
-    with pytest.raises(ParameterError, match="`think_s` must be at least 0, got -1"):
-        Turns("voice", -1.0)
+
+def test_kinds_take_turns_and_each_is_first_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RecordFile(None, {})
+    measured(monkeypatch, Fake(scripts), file, PLAIN, SHOWN, requests=4)
+    order = [(record.index, record.load) for record in file.records]
+    assert order == [
+        (0, "text"), (0, "snapshots"), (1, "snapshots"), (1, "text"),
+        (2, "text"), (2, "snapshots"), (3, "snapshots"), (3, "text"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

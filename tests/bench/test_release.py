@@ -91,11 +91,9 @@ def test_failures_are_counted_and_in_no_figure() -> None:
         record(),
         record((1.0, "x"), (3.0, "yz"), snapshots=True),
     ]
-    found = latency("l", records, [record(load="l, background", error="timeout")])
+    found = latency("l", records)
     assert (found.served.requests, found.served.answered, found.served.empty) == (5, 3, 1)
     assert found.served.errors == {"broken": 1, "http_503": 1}
-    assert found.background is not None
-    assert found.background.errors == {"timeout": 1}
     assert (found.snapshots, found.changed_answers) == (1, 1)
     assert found.clause_s is not None
     assert (found.clause_s.count, found.clause_s.largest) == (2, 3.0)
@@ -105,6 +103,6 @@ def test_failures_are_counted_and_in_no_figure() -> None:
     assert found.chunk_words.count == 3
     assert found.chunk_words.largest == 2.0
     empty = latency("l", [])
-    assert (empty.first_s, empty.chunks, empty.background) == (None, None, None)
+    assert (empty.first_s, empty.chunks) == (None, None)
     assert found.late_share is not None
     assert found.late_share.mean == pytest.approx((1 / 6 + 1) / 2)

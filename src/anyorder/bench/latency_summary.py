@@ -18,8 +18,6 @@ class Latency:
 
     served: Summary
     """Requests, errors by kind, tokens: as of a load."""
-    background: Summary | None
-    """Of the clients in the background."""
     snapshots: int
     """Answers that came as snapshots."""
     first_s: Percentiles | None
@@ -47,14 +45,13 @@ class Latency:
         return asdict(self)
 
 
-def latency(case: str, records: Sequence[Record], background: Sequence[Record] = ()) -> Latency:
-    """The figures of the records of one case, and of those behind it."""
+def latency(case: str, records: Sequence[Record]) -> Latency:
+    """The figures of the records of one case."""
     good = [record for record in records if record.error is None]
     found = [each for each in map(release, good) if each.text]
     chunks = [chunk.text for each in found for chunk in each.chunks]
     return Latency(
         served=summarise(case, records),
-        background=summarise(background[0].load, background) if background else None,
         snapshots=sum(record.snapshots for record in good),
         **{
             name: Percentiles.of([value for each in found if (value := getattr(each, name)) is not None])

@@ -98,33 +98,5 @@ class Open:
                 group.create_task(_sent(send, ask, due))
 
 
-@dataclass(frozen=True)
-class Turns:
-    """One user: a turn follows the answer to the one before, after some time to think.
-
-    Args:
-        think_s: mean seconds of the pauses before a turn, which are drawn from an exponential distribution.
-        seed: of the pauses; the same for all names.
-    """
-
-    name: str
-    think_s: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.think_s) and self.think_s >= 0):
-            raise ParameterError(f"`think_s` must be at least 0, got {self.think_s}", param="think_s")
-
-    async def run(self, asks: Iterable[Ask], send: Send, clock: Callable[[], float], *, until: float) -> None:
-        """See `Load.run`."""
-        dice = random.Random(f"{self.seed} think")
-        for ask in asks:
-            if self.think_s:
-                await asyncio.sleep(dice.expovariate(1 / self.think_s))
-            if clock() >= until:
-                return
-            await send(ask, clock())
-
-
 async def _sent(send: Send, ask: Ask, due: float) -> None:
     await send(ask, due)

@@ -61,7 +61,7 @@ async def run(
         sender = Sender(http, target.surface, clock, amount.timeout_s)
         await warm_up(target, sender, workload, amount.warm_up, loads[0])
         for load in loads:
-            await measure(sender, workload, load, amount, file, told)
+            await _measure(sender, workload, load, amount, file, told)
 
 
 async def warm_up(target: Target, sender: Sender, workload: Workload, count: int, load: Load) -> None:
@@ -79,8 +79,9 @@ async def warm_up(target: Target, sender: Sender, workload: Workload, count: int
         raise unavailable(target, Failed(failures[0].error or "", failures[0].detail))
 
 
-async def measure(sender: Sender, workload: Workload, load: Load, amount: Amount, file: RecordFile, told: Told) -> None:
-    """Put a server under one load; what `file` has of it is not asked for again."""
+async def _measure(
+    sender: Sender, workload: Workload, load: Load, amount: Amount, file: RecordFile, told: Told
+) -> None:
     done = file.of(load.name)
     numbers = missing({record.index for record in done}, amount.requests)
     spent = sum(spans(done).values())

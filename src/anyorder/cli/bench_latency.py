@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anyorder.bench.latency import behind, run_cases
+from anyorder.bench.latency import BACKGROUND, run_cases
 from anyorder.bench.latency_plot import plot_latency
 from anyorder.bench.latency_summary import latency
 from anyorder.bench.records import RecordFile
+from anyorder.bench.summary import summarise
 from anyorder.cli.bench_latency_flags import (
     LATENCY_FLAGS,
     background_of,
@@ -30,9 +31,10 @@ HELP = """Say how the text of answers comes: when, in what pieces, and whether i
 Time to the first text, clause and sentence, to half of it and to the last; the size of chunks; the share of the text
 that comes in the last 10 % of the time; text of `diffusing` streams that was changed later.
 
-One user asks, one request after the other: for text, for snapshots, and short questions as by voice, without and with
-`realtime`. --load N puts N other clients behind. Any OpenAI-compatible server (--url), or one that is started in this
-process for the time being. Ctrl-C shows what there is so far; with --records the same command goes on later.
+One user asks, one request after the other, by turns: for text, for snapshots, and short questions as by voice, without
+and with `realtime`. --load N puts N other clients in the background. Any OpenAI-compatible server (--url), or one that
+is started in this process for the time being. Ctrl-C shows what there is so far; with --records the same command goes on
+later.
 """
 EXAMPLES = """[bold]Examples[/]
 
@@ -57,7 +59,7 @@ def command(*, bench: dict[str, Any], model: dict[str, Any], engine: dict[str, A
             "url": bench.get("url"),
             "load": bench.get("load", 0),
             "think": bench.get("think", 0.5),
-            "cases": {case.load.name: case.workload.settings() for case in cases},
+            "cases": {case.name: case.workload.settings() for case in cases},
         }
         file = RecordFile(bench.get("records"), settings, fresh=bench.get("fresh", False))
         try:
@@ -71,10 +73,12 @@ def command(*, bench: dict[str, Any], model: dict[str, Any], engine: dict[str, A
 def report(bench: Mapping[str, Any], kinds: Sequence[str], file: RecordFile) -> None:
     """Table or JSON on stdout, and the plot."""
     records = {kind: of_kind for kind in kinds if (of_kind := file.of(kind))}
-    found = [latency(kind, of_kind, file.of(behind(kind))) for kind, of_kind in records.items()]
+    found = [latency(kind, of_kind) for kind, of_kind in records.items()]
+    others = summarise(BACKGROUND, busy) if (busy := file.of(BACKGROUND)) else None
     if bench.get("json"):
-        write_out(json.dumps({"kinds": [each.as_dict() for each in found]}, indent=2))
+        shown = {"kinds": [each.as_dict() for each in found], "background": others and others.as_dict()}
+        write_out(json.dumps(shown, indent=2))
     else:
-        show_latency(found)
+        show_latency(found, others)
     if "plot" in bench and found:
         plot_latency(records, found, bench["plot"])

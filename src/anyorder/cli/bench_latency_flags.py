@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from anyorder.bench.latency import VOICE, Background, Case
-from anyorder.bench.load import Turns
 from anyorder.bench.prompts import Range
 from anyorder.bench.run import Amount
 from anyorder.cli.bench_flags import BENCH_FLAGS, workload_of
@@ -28,7 +27,7 @@ _SHARED = ("warm_up", "timeout", "url", "api_key_env", "surface", "prompts", "ra
            "workload_seed", "extra", "records", "fresh", "json")  # fmt: skip
 OWN_FLAGS = (
     Flag(name="kinds", type=str, metavar="NAME,...", panel=_KIND, shown_default="all",
-         help="Measured in turn: text, snapshots (`diffusing`), voice (turns), realtime (turns with `realtime`)."),
+         help="Measured by turns: text, snapshots (`diffusing`), voice (turns), realtime (turns with `realtime`)."),
     Flag(name="requests", type=int, metavar="N", panel=_KIND, shown_default="16", help="Requests of each kind."),
     Flag(name="think", type=float, metavar="S", panel=_KIND, shown_default="0.5",
          help="Voice turns: seconds before the user speaks again, on average."),
@@ -75,8 +74,8 @@ def cases_of(bench: Mapping[str, Any], model: str) -> list[Case]:
     for kind in kinds_of(bench):
         workload = turns if kind in SPOKEN else base
         think_s = bench.get("think", 0.5) if kind in SPOKEN else 0.0
-        load = Turns(kind, think_s, seed=base.seed)
-        cases.append(Case(load=load, workload=replace(workload, extra={**base.extra, **KINDS[kind]})))
+        asked = replace(workload, extra={**base.extra, **KINDS[kind]})
+        cases.append(Case(name=kind, workload=asked, think_s=think_s))
     return cases
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from anyorder.bench.latency_summary import Latency
-from anyorder.cli.bench_table import COLUMNS, cell, notes
+from anyorder.bench.summary import Summary
+from anyorder.cli.bench_table import COLUMNS, cell, headline, notes
 from anyorder.cli.terminal import err_console, out_console
 
 _TIMES = {"first_s": "first text, s", "clause_s": "first clause, s", "sentence_s": "first sentence, s",
@@ -18,16 +19,17 @@ _WORD_BY_WORD = 1.5
 """Words of a chunk, at the median, from which text comes in blocks."""
 
 
-def show_latency(found: Sequence[Latency]) -> None:
+def show_latency(found: Sequence[Latency], background: Summary | None = None) -> None:
     """The kinds side by side; below it the percentiles of each; what went wrong on stderr."""
     console = out_console()
     if len(found) > 1:
         console.print(side_by_side(found))
     for each in found:
         console.print(percentiles(each))
-    for each in found:
-        for line in remarks(each):
-            err_console().print(line, soft_wrap=True)
+    if background is not None:
+        console.print(headline(background))
+    for line in [line for each in found for line in remarks(each)] + (notes(background) if background else []):
+        err_console().print(line, soft_wrap=True)
 
 
 def side_by_side(found: Sequence[Latency]) -> Table:
@@ -62,15 +64,15 @@ def _headline(each: Latency) -> str:
         words = each.chunk_words.p50
         parts.append("word by word" if words <= _WORD_BY_WORD else f"in blocks of about {words:.0f} words")
     if each.snapshots:
-        parts.append(f"text that changed later in {each.changed_answers} answers")
+        parts.append(f"{each.changed_answers} changed what they had shown")
     elif served.answered:
-        parts.append("text is only added to")
+        parts.append("never changed")
     return "\n" + ", ".join(parts)
 
 
 def remarks(each: Latency) -> list[str]:
     """What must not be overlooked."""
-    lines = notes(each.served) + (notes(each.background) if each.background else [])
+    lines = notes(each.served)
     if each.served.load == "snapshots" and each.snapshots < each.served.answered:
         plain = each.served.answered - each.snapshots
         lines.append(f"snapshots: {plain} answers came as text that is added to; this server may not know `diffusing`")

@@ -40,7 +40,7 @@ def overview(summaries: Sequence[Summary]) -> Table:
 
 def percentiles(summary: Summary) -> Table:
     """All figures of one load."""
-    table = Table(title=_headline(summary), title_justify="left", box=None, pad_edge=False)
+    table = Table(title=headline(summary), title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for column in COLUMNS:
         table.add_column(column, justify="right")
@@ -51,7 +51,8 @@ def percentiles(summary: Summary) -> Table:
     return table
 
 
-def _headline(summary: Summary) -> str:
+def headline(summary: Summary) -> str:
+    """What a load came to, in a line."""
     parts = [
         f"{summary.load}: {summary.answered} of {summary.requests} answered in {summary.span_s:.1f} s",
         f"{summary.requests_per_s:.2f} requests/s",
