@@ -12,6 +12,17 @@ from anyorder.server.errors import ApiError, bad_request, unsupported
 from anyorder.server.wire.common import Wire
 
 
+OWNERS = {
+    "tool_calls": "assistant",
+    "reasoning_content": "assistant",
+    "reasoning": "assistant",
+    "provider_specific_fields": "assistant",
+    "tool_call_id": "tool",
+    "name": "tool",
+}
+"""Fields of a message that only one role has."""
+
+
 class TextPart(Wire):
     """A part of a message; only text is read."""
 
@@ -80,8 +91,7 @@ def _check_fields(number: int, message: ChatMessage) -> None:
     where, role = f"messages[{number}]", message.role
     if role == "function":
         raise unsupported(f"{where}.role", "role 'function' is the old way; send the result with role 'tool'")
-    for name, owner in (("tool_calls", "assistant"), ("reasoning_content", "assistant"), ("reasoning", "assistant"),
-                        ("provider_specific_fields", "assistant"), ("tool_call_id", "tool"), ("name", "tool")):  # fmt: skip
+    for name, owner in OWNERS.items():
         if getattr(message, name) and role != owner:
             raise bad_request(f"`{where}.{name}` belongs to role {owner!r}, not {role!r}", param=f"{where}.{name}")
 
