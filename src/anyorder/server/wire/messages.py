@@ -11,7 +11,6 @@ from anyorder.server.body import parse_object
 from anyorder.server.errors import ApiError, bad_request, unsupported
 from anyorder.server.wire.common import Wire
 
-
 OWNERS = {
     "tool_calls": "assistant",
     "reasoning_content": "assistant",
