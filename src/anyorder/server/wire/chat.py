@@ -112,7 +112,7 @@ def _message(spoken: Spoken) -> dict[str, Any]:
         for call in spoken.calls
     ]
     content = spoken.content or (None if calls or spoken.reasoning else "")
-    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
     called = {"tool_calls": calls} if calls else {}  # by OpenAI's schema a list or not there, and never null
     return {**message, **called, **_thought(spoken.reasoning)}
 
