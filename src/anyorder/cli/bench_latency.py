@@ -33,8 +33,8 @@ that comes in the last 10 % of the time; text of `diffusing` streams that was ch
 
 One user asks, one request after the other, by turns: for text, for snapshots, and short questions as by voice, without
 and with `realtime`. --load N puts N other clients in the background. Any OpenAI-compatible server (--url), or one that
-is started in this process for the time being. Ctrl-C shows what there is so far; with --records the same command goes on
-later.
+is started in this process for the time being. Ctrl-C shows what there is so far; with --records the same command goes
+on later.
 """
 EXAMPLES = """[bold]Examples[/]
 
