@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -107,3 +108,15 @@ def test_a_missing_package_is_named(cli: Cli, served: list[Any], monkeypatch: py
     done = cli("serve")
     assert (done.code, served) == (1, [])
     assert done.err == "error: anyorder serve needs uvicorn: pip install 'anyorder[server]'\n"
+
+
+def test_traces_need_an_extra_and_a_whole_url(cli: Cli, served: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are known before the model is loaded."""
+    done = cli("serve", "--otlp-endpoint", "localhost:4318")
+    assert done.code == 2
+    assert "`otlp_endpoint` must be the whole URL, as http://localhost:4318/v1/traces" in done.err
+    monkeypatch.delitem(sys.modules, "anyorder.server.tracing", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    done = cli("serve", "--otlp-endpoint", "http://localhost:4318/v1/traces")
+    assert (done.code, served) == (1, [])
+    assert done.err.endswith("pip install 'anyorder[otel]'\n")

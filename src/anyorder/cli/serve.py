@@ -18,6 +18,7 @@ from anyorder.cli.terminal import err_console
 from anyorder.errors import EngineFailed, MissingExtra
 from anyorder.params import DecodeParams
 from anyorder.server import settings as server_settings
+from anyorder.server.extra import check_tracing
 from anyorder.server.settings import ServerSettings
 from anyorder.serving import settings as engine_settings
 from anyorder.serving.settings import ServiceSettings
@@ -44,7 +45,8 @@ curl localhost:8000/v1/chat/completions -H 'content-type: application/json' \\
   -d '{"model": "smollm2", "messages": [{"role": "user", "content": "Hi!"}], "stream": true}'
 """
 SERVER_PANELS: dict[str, tuple[str, ...]] = {
-    "Server": ("host", "port", "name", "fim_tokens", "tool_parser", "reasoning_parser", "insecure", "cors_origins"),
+    "Server": ("host", "port", "name", "fim_tokens", "tool_parser", "reasoning_parser", "insecure", "cors_origins",
+               "otlp_endpoint"),
     "Limits per client": ("requests_per_minute", "tokens_per_minute", "concurrent_requests"),
     "Limits": ("max_body_bytes", "max_choices", "max_connections", "header_timeout_s", "body_timeout_s",
                "write_timeout_s", "request_timeout_s", "ping_s", "drain_s"),
@@ -107,6 +109,8 @@ def command(
     config = merged(read_config(files.get("config")), given, files.get("api_keys_file"))
     settings, limits = ServerSettings(**config["server"]), ServiceSettings(**config["engine"])
     defaults = DecodeParams.of(**config["decoding"])
+    if settings.otlp_endpoint is not None:
+        check_tracing()
     run(load_model(config["model"]), settings, limits, defaults)
 
 

@@ -19,6 +19,7 @@ from anyorder.params import DecodeParams
 from anyorder.server.backend import Backend
 from anyorder.server.endpoint import backend_of, request_id
 from anyorder.server.errors import ApiError
+from anyorder.server.extra import make_traces
 from anyorder.server.gate import Gate
 from anyorder.server.settings import ServerSettings
 from anyorder.server.surfaces.chat import chat_completions
@@ -67,8 +68,10 @@ def make_app(
         on_death: called once if the engine dies for good.
     Raises:
         ModelError: the model has no tokenizer, or none of the tokens that the settings tell it to use.
+        MissingExtra: the settings name an `otlp_endpoint`, and the extra for it is not installed.
     """
-    backend = Backend(service, settings, defaults or DecodeParams())
+    traces = make_traces(settings.otlp_endpoint)
+    backend = Backend(service, settings, defaults or DecodeParams(), traces=traces)
     _ = backend.tokenizer, backend.byte_ids, backend.fim, backend.syntax
     backend.metrics.watch(service)
 
@@ -84,6 +87,8 @@ def make_app(
                 await watcher
             await to_thread.run_sync(service.drain, settings.drain_s)
             await to_thread.run_sync(service.stop)
+            if traces is not None:
+                await to_thread.run_sync(traces.close)
 
     app = Starlette(
         routes=ROUTES,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from anyorder.models.chat import TemplateInputs
     from anyorder.models.loaded import LoadedModel
     from anyorder.models.tokenizer import Tokenizer
+    from anyorder.server.tracing import Traces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,7 @@ class Backend:
     settings: ServerSettings
     defaults: DecodeParams = field(default_factory=DecodeParams)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
+    traces: Traces | None = None
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property

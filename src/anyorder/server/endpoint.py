@@ -66,23 +66,26 @@ class Record:
         if self.written:
             return
         self.written = True
-        metrics = backend_of(self.request).metrics
+        backend = backend_of(self.request)
         refusal = None if error is None else as_api_error(error)
-        metrics.ended(self.surface, status, refusal.code if refusal else None)
-        metrics.add(self.choices)
+        code = refusal.code if refusal else None
+        counted = usage(self.choices) if self.choices else None
+        backend.metrics.ended(self.surface, status, code)
+        backend.metrics.add(self.choices)
+        if backend.traces is not None:
+            backend.traces.add(self, model=backend.name, status=status, code=code, counted=counted)
         line: dict[str, Any] = {"request_id": request_id(self.request), "surface": self.surface, "status": status}
         if client := lease_of(self.request).account.name:
             line["client"] = client
         line["seconds"] = round(time.monotonic() - self.began, 4)
-        if self.choices:
-            counted = usage(self.choices)
+        if counted is not None:
             lease_of(self.request).settle(counted["total_tokens"])
             line |= {name: counted[name] for name in ("prompt_tokens", "completion_tokens", "cached_input_tokens")}
             line["passes"] = counted["diffusion"]["passes"]
             line["finish_reasons"] = [choice.answer.finish_reason for choice in self.choices]
             line["queued_s"] = [choice.ticket.timing.queued_s for choice in self.choices]
-        if refusal is not None:
-            line["error"] = refusal.code
+        if error is not None:
+            line["error"] = code
         unexpected = error is not None and not isinstance(error, AnyorderError) and status >= 500
         log.log(
             logging.ERROR if status >= 500 else logging.INFO, json.dumps(line), exc_info=error if unexpected else None

@@ -83,6 +83,10 @@ class ServerSettings:
     max_connections: int = 1024
     """Open connections; further ones get 503."""
 
+    otlp_endpoint: str | None = None
+    """Where traces go, over HTTP: the whole URL, as http://localhost:4318/v1/traces; None: nowhere. Needs the extra
+    `otel`."""
+
     def __post_init__(self) -> None:
         faults = [(f.name, fault) for f in fields(self) for fault in [_fault(f.name, getattr(self, f.name))] if fault]
         if faults:
@@ -115,6 +119,9 @@ def _fault(name: str, value: object) -> str | None:
     if name in ("host", "name"):
         fits = (isinstance(value, str) and value != "") or (name == "name" and value is None)
         return None if fits else f"`{name}` must be a text, got {value!r}"
+    if name == "otlp_endpoint":
+        fits = value is None or (isinstance(value, str) and value.startswith(("http://", "https://")))
+        return None if fits else f"`{name}` must be the whole URL, as http://localhost:4318/v1/traces, got {value!r}"
     if name in _PARSERS:
         known = ("auto", *_PARSERS[name], "none")
         return None if value in known else f"`{name}` must be one of {', '.join(known)}, got {value!r}"
