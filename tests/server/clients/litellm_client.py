@@ -56,6 +56,14 @@ def tools(server: dict[str, str], provider: str) -> dict[str, Any]:
     }
 
 
+def responses(server: dict[str, str]) -> list[str]:
+    asked = {**at(server, "openai"), "input": "hi", "max_output_tokens": 16}  # LiteLLM never asks OpenAI for less
+    whole = litellm.responses(**asked)
+    pieces = litellm.responses(**asked, stream=True)
+    streamed = "".join(piece.delta for piece in pieces if piece.type == "response.output_text.delta")
+    return [whole.output[0].content[0].text, streamed]
+
+
 def called(message: Any) -> list[Any]:
     return [[call.function.name, json.loads(call.function.arguments)] for call in message.tool_calls]
 
@@ -91,11 +99,13 @@ def main() -> None:
                 "inception": chats(letters, "inception"),
                 "openai_tools": tools(caller, "openai"),
                 "inception_tools": tools(caller, "inception"),
+                "responses": responses(letters),
                 "text": texts(letters, "text-completion-openai"),
                 "fim": texts(letters, "text-completion-inception"),
                 "unknown_model": error(**{**at(letters, "openai", messages=HI), "model": "openai/gpt-7"}),
                 "schema": error(**at(letters, "openai", messages=HI, response_format=schema)),
                 "wrong": error(**at(letters, "openai", messages=HI, temperature=-1)),
+                "rate": [error(**at(servers["limited"], "openai", messages=HI, max_tokens=1)) for _ in range(2)],
                 "key": error(**at(servers["locked"], "openai", messages=HI)),
             }
         )

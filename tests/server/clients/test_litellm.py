@@ -20,8 +20,11 @@ MESSAGES = [{"role": "user", "content": "hi"}]
 @pytest.fixture(scope="module")
 def seen(letters: Live, caller: Live) -> dict[str, Any]:
     need("litellm")
-    with live(scripted_model(), ServerSettings(api_keys=("right",))) as locked:
-        servers = {"letters": letters, "caller": caller, "locked": locked}
+    with (
+        live(scripted_model(), ServerSettings(api_keys=("right",))) as locked,
+        live(scripted_model(), ServerSettings(requests_per_minute=1)) as limited,
+    ):
+        servers = {"letters": letters, "caller": caller, "locked": locked, "limited": limited}
         return report([PYTHON, str(HERE / "litellm_client.py")], servers, LITELLM_LOCAL_MODEL_COST_MAP="True")
 
 
@@ -47,6 +50,17 @@ def test_texts(seen: dict[str, Any], letters: Live) -> None:
         for name, path in (("text", "completions"), ("fim", "fim/completions")):
             answer = http.post(f"/v1/{path}", json={"model": letters.model, "prompt": "hi", "max_tokens": 12})
             assert seen[name]["whole"] == seen[name]["streamed"] == answer.json()["choices"][0]["text"] != ""
+
+
+def test_responses(seen: dict[str, Any], letters: Live) -> None:
+    expected = letters.chat(messages=MESSAGES, max_tokens=16).json()["choices"][0]["message"]["content"]
+    assert seen["responses"] == [expected] * 2
+
+
+def test_a_limit_is_told_as_one(seen: dict[str, Any]) -> None:
+    first, second = seen["rate"]
+    assert first == []
+    assert second[0] == "RateLimitError"
 
 
 def test_errors_have_litellms_classes(seen: dict[str, Any]) -> None:
