@@ -43,7 +43,7 @@ from anyorder.cli import models as models_command
 from anyorder.models.families import FAMILIES, LATER
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES, Schedule
-from anyorder.server.channels.effort import EFFORTS
+from anyorder.server.channels.effort import EFFORTS, Effort
 from anyorder.server.metrics import ServerMetrics
 from anyorder.server.settings import ServerSettings
 from anyorder.server.wire.common import NEUTRAL, Neutral
@@ -279,8 +279,14 @@ def _shown(field: FieldInfo) -> str:
 
 
 def reasoning_effort() -> str:
+    def share(effort: Effort) -> str:
+        if not effort.thinks:
+            return "none"
+        return "all of it" if effort.share is None else f"{effort.share:.0%}"
+
     rows = (
-        (code(name), "on" if effort.thinks else "off", code(str(effort.threshold))) for name, effort in EFFORTS.items()
+        (code(name), "on" if effort.thinks else "off", share(effort), code(str(effort.threshold)))
+        for name, effort in EFFORTS.items()
     )
     return table("`reasoning_effort`", "reasoning", "threshold", rows=rows)
 

@@ -17,6 +17,7 @@ from anyorder.events import Finished
 from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt
 from anyorder.scoring import ScoreFold, ScoreParams, resolve_scoring
+from anyorder.server.channels.budget import Allowance, Budget
 from anyorder.server.channels.parser import Channels
 from anyorder.server.channels.syntax import Syntax, syntax_of
 from anyorder.server.choice import Choice
@@ -47,6 +48,8 @@ class Ask:
     with_tokens: bool = False
     channels: Callable[[], Channels] | None = None
     """Makes the reader of an answer's channels; None: all of its text is content."""
+    thinking: int | None = None
+    """Most tokens of reasoning; None: as many as it likes."""
     realtime: bool = False
     seams: bool = False
     """Say of every answer what its passes lost."""
@@ -188,6 +191,9 @@ class Backend:
         hole = sum(part.length for part in prompt if isinstance(part, Hole))
         stop_ids = self.model.stop_ids if ask.params.stop_ids is None else ask.params.stop_ids
         channels = ask.channels() if ask.channels else None
+        allowance = None
+        if channels is not None and ask.thinking is not None:
+            allowance = Allowance(Budget(ask.thinking, ask.params.max_new_tokens, self._closing), channels)
         answer = Answer(
             self.decode_marked if channels else self.decode,
             stop_ids,
@@ -197,9 +203,34 @@ class Backend:
             with_tokens=ask.with_tokens,
             spell=self.spell,
             channels=channels,
+            allowance=allowance,
         )
+        resume = partial(self._resume, ask, sample) if allowance is not None else None
         seams = partial(self._seams, ask) if ask.seams else None
-        return Choice(index=index, prompt=number, ticket=ticket, answer=answer, hole_length=hole, seams=seams)
+        return Choice(
+            index=index, prompt=number, ticket=ticket, answer=answer, hole_length=hole, seams=seams, resume=resume
+        )
+
+    def _closing(self, held: int) -> list[int]:
+        """Token ids that close the reasoning of an answer, of whose last marker `held` characters are there."""
+        way, tokenizer = self.syntax.reasoning, self.tokenizer
+        assert way is not None, "there is a budget only where there is reasoning"
+        marker = tokenizer.token_id(way.close)
+        if held or marker is None:
+            return tokenizer.encode_text(("" if held else way.lead) + way.close[held:] + way.gap)
+        lead, gap = (tokenizer.encode_text(text) if text else [] for text in (way.lead, way.gap))
+        return [*lead, marker, *gap]
+
+    async def _resume(self, ask: Ask, sample: int, choice: Choice) -> Ticket:
+        """Hand in what is known of an answer as the prompt of the rest."""
+        prompt, params, terms = choice.answer.onward or [], ask.params, self._terms(ask)
+        known = len(prompt) - choice.answer.fold.answer_start
+        forced = {offset - known: token for offset, token in params.forced.items() if offset >= known}
+        params = params.replace(max_new_tokens=params.max_new_tokens - known, forced=forced)
+        if terms["deadline_s"] is not None:
+            left = choice.asked_at + terms["deadline_s"] - time.monotonic()
+            terms["deadline_s"] = max(left, 0.001)  # the engine says that it is too late
+        return await self._submitted(Work(prompt=prompt, params=params, sample=sample, **terms))
 
     async def _seams(self, ask: Ask, choice: Choice) -> Ticket:
         """Hand a finished answer to the engine once more; one that a stop string ended gets its end here."""

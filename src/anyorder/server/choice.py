@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from anyorder.events import BlockFinished, Event, Scored
 from anyorder.scoring import ScoreFold
+from anyorder.server.onward import added, onward
 from anyorder.server.streams.answer import Answer, Delta
 from anyorder.server.streams.tokens import Token
 from anyorder.serving import Computed, Ticket
@@ -24,6 +25,7 @@ class Choice:
     prompt: int
     """Which prompt of the request it answers."""
     ticket: Ticket
+    """Of its first request, and with answers whose reasoning was closed for them, not the last one."""
     answer: Answer
     hole_length: int = 0
     """Slots of the prompt that are to be filled."""
@@ -33,6 +35,8 @@ class Choice:
     """Asks the engine for the seams of the finished answer, where they are wanted."""
     events: list[Event] = field(default_factory=list[Event])
     """What happened so far, where seams are wanted."""
+    resume: Callable[[Choice], Awaitable[Ticket]] | None = None
+    """Asks the engine to go on behind reasoning that was closed for it."""
     scores: ScoreFold | None = None
     """What is said of the text, where there is no answer and the prompt is scored."""
     computed: Computed = field(default_factory=Computed)
@@ -42,6 +46,23 @@ class Choice:
     asked_at: float = field(default_factory=time.monotonic)
     first_text_at: float | None = None
     last_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self.running = self.ticket
+        self.before = Computed()  # what the requests before the running one took
+
+    async def go_on(self) -> None:
+        """Let the engine write on behind reasoning that was closed for it."""
+        assert self.resume is not None, "only answers with a budget stop in between"
+        self.running.cancel()
+        self.before = self.computed
+        self.running = await self.resume(self)
+
+    def placed(self, event: Event, computed: Computed) -> tuple[Event, Computed]:
+        """What the running request says, as part of the whole answer."""
+        if self.running is self.ticket:
+            return event, computed
+        return onward(event, self.before, self.answer.fold.answer_start), added(self.before, computed)
 
     def add(self, event: Event, computed: Computed) -> Delta:
         """Take one event, and what the answer had taken when it came."""
@@ -71,7 +92,7 @@ class Choice:
 
 
 Step = tuple[Choice, Event, Delta]
-_Happened = tuple[Choice, Event | Exception, Computed]
+_Happened = tuple[Choice, Ticket, Event | Exception, Computed]
 
 
 async def run(choices: Sequence[Choice]) -> AsyncGenerator[Step]:
@@ -85,30 +106,36 @@ async def run(choices: Sequence[Choice]) -> AsyncGenerator[Step]:
     running = len(tasks)
     try:
         while running:
-            choice, happened, computed = await queue.get()
-            if choice.answer.finish_reason:
-                continue  # a stop string ended it; what the engine still says does not matter
+            choice, ticket, happened, computed = await queue.get()
+            if choice.answer.finish_reason or ticket is not choice.running:
+                continue  # a stop string or a budget ended it; what the engine still says does not matter
             if isinstance(happened, Exception):
                 raise happened
+            happened, computed = choice.placed(happened, computed)
             delta = choice.add(happened, computed)
             if delta.finish_reason:
-                choice.ticket.cancel()
+                choice.running.cancel()
                 running -= 1
             yield choice, happened, delta
+            if choice.answer.onward is not None:
+                await choice.go_on()
+                tasks.append(asyncio.create_task(_follow(choice, queue)))
     finally:
-        for choice, task in zip(choices, tasks, strict=True):
-            choice.ticket.cancel()
+        for choice in choices:
+            choice.running.cancel()
+        for task in tasks:
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _follow(choice: Choice, queue: asyncio.Queue[_Happened]) -> None:
+    ticket = choice.running
     try:
-        async for event in choice.ticket:
-            queue.put_nowait((choice, event, choice.ticket.computed))
+        async for event in ticket:
+            queue.put_nowait((choice, ticket, event, ticket.computed))
     except Exception as error:
-        queue.put_nowait((choice, error, choice.ticket.computed))
+        queue.put_nowait((choice, ticket, error, ticket.computed))
 
 
 async def collect(choices: Sequence[Choice]) -> None:

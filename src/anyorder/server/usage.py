@@ -52,7 +52,7 @@ def diffusion(choices: Sequence[Choice]) -> dict[str, Any]:
     """What the engine computed, summed over the answers, and what length was paid for."""
     answers = [choice.answer for choice in choices]
     passes = sum(answer.passes for answer in answers)
-    committed = sum(len(answer.fold.commits) for answer in answers)
+    committed = sum(answer.committed for answer in answers)
     wasted = sum(answer.wasted for answer in answers)
     slots = sum(canvas_slots(choice) for choice in choices)
     delivered = sum(answer.delivered for answer in answers)
@@ -79,7 +79,7 @@ def canvas_slots(choice: Choice) -> int:
     """
     fold, params = choice.answer.fold, choice.ticket.params
     if params.mode == "causal":
-        return len(fold.commits)
+        return choice.answer.committed
     if params.mode == "full" or params.block_length is None:
         return len(fold.holes) + len(fold.ids) - fold.answer_start
     begun = -(-len(fold.ids) // params.block_length) * params.block_length

@@ -252,7 +252,10 @@ def made(arguments: str) -> list[dict[str, Any]]:
         ({"reasoning_summary": True}, "reasoning_summary"),
         ({"chat_template_kwargs": {"colour": 1}}, "chat_template_kwargs"),
         ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs"),
-        ({"thinking_budget": 5}, "thinking_budget"),
+        ({"thinking_budget": -1}, "thinking_budget"),
+        ({"thinking_budget": "5"}, "thinking_budget"),
+        ({"thinking_budget": 5, "reasoning_effort": "none"}, "thinking_budget"),
+        ({"thinking_budget": 5, "stream_format": "events", "seams": True}, "seams"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused(caller: Live, changes: dict[str, Any], param: str) -> None:
@@ -263,6 +266,7 @@ def test_a_model_without_channels_refuses_them(numbers: Live) -> None:
     for changes, param in (
         ({"tools": [WEATHER]}, "tools"),
         ({"reasoning_effort": "high"}, "reasoning_effort"),
+        ({"thinking_budget": 5}, "thinking_budget"),
         ({"messages": made("{}")}, "messages[1].tool_calls"),
     ):
         assert refused(numbers.chat(**changes))["param"] == param

@@ -1,4 +1,4 @@
-"""What `reasoning_effort` means: whether the model reasons before it answers, and how sure a commit has to be."""
+"""What `reasoning_effort` means: whether and how long the model reasons, and how sure a commit has to be."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ class Effort:
 
     thinks: bool
     """The reasoning channel is on."""
+    share: float | None
+    """Part of the longest answer that may be reasoning; None: all of it."""
     threshold: float
     """Commit proposals at least this sure, where the policy in use has a threshold and nobody has set one."""
 
 
 EFFORTS: Mapping[Level, Effort] = {
-    "none": Effort(thinks=False, threshold=0.8),
-    "minimal": Effort(thinks=False, threshold=0.8),
-    "instant": Effort(thinks=False, threshold=0.8),
-    "low": Effort(thinks=True, threshold=0.85),
-    "medium": Effort(thinks=True, threshold=0.9),
-    "high": Effort(thinks=True, threshold=0.95),
-    "xhigh": Effort(thinks=True, threshold=0.98),
-    "max": Effort(thinks=True, threshold=1.0),
+    "none": Effort(thinks=False, share=None, threshold=0.8),
+    "minimal": Effort(thinks=False, share=None, threshold=0.8),
+    "instant": Effort(thinks=False, share=None, threshold=0.8),
+    "low": Effort(thinks=True, share=0.2, threshold=0.85),
+    "medium": Effort(thinks=True, share=0.5, threshold=0.9),
+    "high": Effort(thinks=True, share=0.8, threshold=0.95),
+    "xhigh": Effort(thinks=True, share=0.95, threshold=0.98),
+    "max": Effort(thinks=True, share=None, threshold=1.0),
 }
-"""OpenAI's levels and Inception's `instant`; the thresholds are ours, around the published 0.9."""
+"""OpenAI's levels and Inception's `instant`; shares and thresholds are ours, the latter around the published 0.9."""
 
 KNOBS = ("steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps")
 """Who has set one of these, in the request or for the server, has chosen how sure a commit must be."""

@@ -107,6 +107,16 @@ class Channels:
         """Does the text so far end inside the reasoning channel?"""
         return self._state == "reasoning"
 
+    @property
+    def may_reason(self) -> bool:
+        """Does the text so far end inside the reasoning channel, or where it may begin?"""
+        return self.reasoning is not None and self._state in ("start", "reasoning")
+
+    @property
+    def closing_begun(self) -> int:
+        """Characters of the closing marker of reasoning that the text so far ends with."""
+        return begun(self._pending, (self.reasoning.close,)) if self.is_reasoning and self.reasoning else 0
+
     def _step(self, parts: list[Part], *, final: bool) -> bool:
         """One move of the machine; False if it needs more text."""
         match self._state:

@@ -17,6 +17,10 @@ class ReasoningSyntax:
 
     open: str
     close: str
+    lead: str = ""
+    """Blanks in front of the closing marker, as the model was trained to write them."""
+    gap: str = ""
+    """Blanks behind it."""
     switch: str = "enable_thinking"
     """Variable of chat templates that turns it on and off."""
 
@@ -36,7 +40,7 @@ class ToolSyntax:
 
 
 REASONING: Mapping[str, ReasoningSyntax] = {
-    "think": ReasoningSyntax(open="<think>", close="</think>"),
+    "think": ReasoningSyntax(open="<think>", close="</think>", lead="\n", gap="\n\n"),
     "gemma4": ReasoningSyntax(open="<|channel>thought\n", close="<channel|>"),
 }
 """Sources: chat templates of Qwen3, SDAR, LLaDA2; of DiffusionGemma and Gemma 4."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from anyorder.events import Committed, Event, Finished, Remasked, Revised
+from anyorder.events import Committed, Event, Finished, Remasked, Revised, Started
 from anyorder.generation import Fold
+from anyorder.server.channels.budget import Allowance
 from anyorder.server.channels.parser import Channels
 from anyorder.server.channels.parts import Content, Part, Spoken
 from anyorder.server.streams.text import Decode, Detokenizer, StopFilter
@@ -51,6 +52,7 @@ class Answer:
             caller forced one.
         spell: see `Spell`; None: `decode` of the one id.
         channels: reads reasoning and calls from the text; None: all of it is content.
+        allowance: bounds the reasoning that `channels` reads.
     """
 
     decode: Decode
@@ -61,6 +63,7 @@ class Answer:
     with_tokens: bool = False
     spell: Spell | None = None
     channels: Channels | None = None
+    allowance: Allowance | None = None
     text: str = ""
     """Handed out so far, the markers of channels included."""
     parts: list[Part] = field(default_factory=list[Part])
@@ -69,6 +72,13 @@ class Answer:
     delivered: int = 0
     """Tokens of the text."""
     passes: int = 0
+    onward: list[int] | None = None
+    """The prompt of the request that this answer goes on as: its reasoning was closed for it. Nothing is handed out
+    until that one begins, with a Started of the same slots."""
+    dropped: int = 0
+    """Slots that were committed behind the end of the reasoning, and are decided anew."""
+    given: int = 0
+    """Tokens that closed the reasoning; no pass has decided them."""
     fold: Fold = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,27 +118,69 @@ class Answer:
     def wasted(self) -> int:
         """Committed slots that are not part of the answer and no stop token that ended it."""
         ends = not self.stopped and not self.hole and self.fold.answer_end() < len(self.fold.ids)
-        return max(len(self.fold.commits) - self.delivered - int(ends), 0)
+        return max(self.committed - (self.delivered - self.given) - int(ends), 0)
+
+    @property
+    def committed(self) -> int:
+        """Slots that passes have decided."""
+        return len(self.fold.commits) + self.dropped
 
     def add(self, event: Event) -> Delta:
         """Take one event; the answer takes none behind its finish reason."""
         if isinstance(event, Committed | Revised | Remasked):
             self.passes = event.pass_index + 1
+        characters, count = len(self.text), len(self.parts)
         self.fold.add(event)
-        text = self._filter.push(self._grown())
+        if self.onward is not None and isinstance(event, Started):
+            closing, self.onward = len(self.onward) - self._first(), None
+            self._say(self._filter.push(self._grown(self._leading(closing))))
+        self._reason()
+        text = self._filter.push(self._grown(self._leading()))
         if isinstance(event, Finished):
             self.passes = event.passes
+        if isinstance(event, Finished) and self.onward is None:
             if not self.stopped:
                 text += self._filter.push(self._completed())
-            self.finish_reason = event.reason
+            self.finish_reason = self.finish_reason or event.reason
         if self.stopped:
             self.finish_reason = "stop"
         elif self.finish_reason:
             text += self._filter.flush()
+        self._say(text)
+        return Delta(self.text[characters:], self._delivered(), self.finish_reason, tuple(self.parts[count:]))
+
+    def _reason(self) -> None:
+        """Hand out what may be reasoning as far as its budget goes, and close the channel where it ends."""
+        while self.allowance is not None and self.onward is None and not self.stopped:
+            room = self.allowance.room(whole=not self._pending)
+            if room == 0:
+                self._close(self.allowance)
+                return
+            slots = [] if room is None else self._leading(room)
+            if not slots:
+                return
+            self.allowance.used += len(slots)
+            self._say(self._filter.push(self._grown(slots)))
+
+    def _close(self, allowance: Allowance) -> None:
+        """Go on behind closed reasoning; an answer without room for that ends here."""
+        fold, end, closing = self.fold, self._first(), allowance.closing()
+        if end - fold.answer_start + len(closing) >= allowance.budget.slots:
+            self.finish_reason = "length"
+            return
+        self.onward = [*fold.ids[:end], *closing]
+        self.given += len(closing)
+        late = [slot for slot in fold.commits if slot >= end]
+        self.dropped += len(late)
+        for slot in late:
+            del fold.commits[slot]
+            fold.alternatives.pop(slot, None)
+        fold.provisional.clear()
+
+    def _say(self, text: str) -> None:
         text, parts = self._read(text)
         self.text += text
         self.parts += parts
-        return Delta(text, self._delivered(), self.finish_reason, tuple(parts))
 
     def _read(self, text: str) -> tuple[str, list[Part]]:
         """The text that belongs to the answer, and its parts; finished by the call behind which no more is wanted."""
@@ -144,9 +196,8 @@ class Answer:
             self.finish_reason = "tool_calls"
         return text, parts
 
-    def _grown(self) -> str:
+    def _grown(self, slots: list[int]) -> str:
         """The text that the newly leading slots complete."""
-        slots = self._leading()
         if not slots:
             return ""
         self._pending += slots
@@ -164,16 +215,24 @@ class Answer:
             del self._pending[:taken]
         return text
 
-    def _leading(self) -> list[int]:
-        """Slots that every slot before them is decided of, and that were not leading so far."""
-        fold = self.fold
+    def _first(self) -> int:
+        """The first slot that is not part of the text yet."""
         if self._next is None:
-            self._next = fold.holes[0] if self.hole else fold.answer_start
+            self._next = self.fold.holes[0] if self.hole else self.fold.answer_start
+        return self._next
+
+    def _leading(self, most: int | None = None) -> list[int]:
+        """Slots that every slot before them is decided of, and that were not leading so far; `most` of them."""
+        fold, begin = self.fold, self._first()
+        if self.onward is not None or self.finish_reason:
+            return []
         end = fold.holes[-1] + 1 if self.hole else fold.answer_end()
-        begin = self._next
-        while self._next < end and self._next not in fold.open and self._next not in fold.provisional:
-            self._next += 1
-        return list(range(begin, self._next))
+        end = end if most is None else min(end, begin + most)
+        slot = begin
+        while slot < end and slot not in fold.open and slot not in fold.provisional:
+            slot += 1
+        self._next = slot
+        return list(range(begin, slot))
 
     def _delivered(self) -> tuple[Token, ...]:
         """Count, and list if wanted, the tokens whose text has been handed out."""

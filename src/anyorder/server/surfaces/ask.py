@@ -27,6 +27,7 @@ async def submitted(
     stops: Sequence[str] = (),
     with_tokens: bool = False,
     channels: Callable[[], Channels] | None = None,
+    thinking: int | None = None,
 ) -> list[Choice]:
     """Hand one prompt to the engine, `wire.choices` times.
 
@@ -35,6 +36,7 @@ async def submitted(
         stops: texts that end the answer, besides the client's.
         with_tokens: keep the tokens of the answers, for log-probabilities.
         channels: makes the reader of an answer's channels.
+        thinking: most tokens of reasoning.
     Raises:
         ParameterError: the engine refuses a parameter; under the name that the request has for it.
     """
@@ -47,6 +49,7 @@ async def submitted(
         stops=(*stops, *wire.stops),
         with_tokens=with_tokens,
         channels=channels,
+        thinking=thinking,
     )
     try:
         return await backend_of(request).submit(ask)

@@ -18,7 +18,7 @@ from anyorder.server.connection import while_connected
 from anyorder.server.endpoint import Record, backend_of, endpoint, respond
 from anyorder.server.errors import bad_request
 from anyorder.server.surfaces.ask import submitted, terms
-from anyorder.server.surfaces.prepare import prepare
+from anyorder.server.surfaces.prepare import prepare, thinking_budget
 from anyorder.server.surfaces.scores import answered_and_scored, check_mode
 from anyorder.server.usage import usage
 from anyorder.server.wire.chat import PREFIX, READ, ChatRequest, ChatVoice
@@ -76,7 +76,14 @@ async def ask_chat(request: Request, wire: ChatRequest) -> Asked:
     params = decode_params(wire, backend.defaults, max_new_tokens=longest, param=param)
     params = params.replace(top_logprobs=wire.top, **talk.preset(params))
     choices = await submitted(
-        request, wire, prompt, params, param=param, with_tokens=wire.logprobs, channels=talk.channels
+        request,
+        wire,
+        prompt,
+        params,
+        param=param,
+        with_tokens=wire.logprobs,
+        channels=talk.channels,
+        thinking=thinking_budget(backend, wire, params),
     )
     return Asked(choices, params, wire.top)
 

@@ -12,10 +12,10 @@ from anyorder.models.chat import TemplateInputs, check_variables
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES
 from anyorder.server.backend import Backend
-from anyorder.server.channels.effort import EFFORTS, preset
+from anyorder.server.channels.effort import EFFORTS, Effort, preset
 from anyorder.server.channels.parser import Channels
 from anyorder.server.channels.prompted import with_tools
-from anyorder.server.errors import unsupported
+from anyorder.server.errors import bad_request, unsupported
 from anyorder.server.wire.chat import ChatRequest
 from anyorder.server.wire.messages import template_messages
 from anyorder.server.wire.tools import Tool
@@ -112,6 +112,39 @@ def _preset(backend: Backend, wire: ChatRequest, params: DecodeParams) -> dict[s
     if wire.reasoning_effort is None or backend.syntax.reasoning is None:
         return {}
     spec = backend.model.spec
-    causal = (spec.decoder if params.mode == "auto" else params.mode) == "causal"
-    reads = not causal and "threshold" in POLICIES[params.policy or spec.policy].reads
+    reads = _mode(backend, params) != "causal" and "threshold" in POLICIES[params.policy or spec.policy].reads
     return preset(EFFORTS[wire.reasoning_effort], params, reads_threshold=reads)
+
+
+def thinking_budget(backend: Backend, wire: ChatRequest, params: DecodeParams) -> int | None:
+    """Most tokens of reasoning: what the request says, else the share of the longest answer that its effort allows.
+
+    Raises:
+        ApiError: there is no reasoning to bound, or other parameters do not go with it.
+    """
+    effort = None if wire.reasoning_effort is None else EFFORTS[wire.reasoning_effort]
+    shared = params.steps is not None and _mode(backend, params) == "full"
+    if wire.thinking_budget is None:
+        share = None if effort is None or backend.syntax.reasoning is None or shared else effort.share
+        budget = None if share is None else int(share * params.max_new_tokens)
+    else:
+        _check_budget(backend, effort, shared=shared)
+        budget = wire.thinking_budget
+    if budget is not None and wire.seams:
+        message = "`seams` are told of answers in one piece, and a budget for reasoning may cut one in two; drop one"
+        raise bad_request(message, param="seams")
+    return budget
+
+
+def _check_budget(backend: Backend, effort: Effort | None, *, shared: bool) -> None:
+    name = "thinking_budget"
+    if backend.syntax.reasoning is None:
+        raise unsupported(name, f"`{name}`: the served model has no reasoning channel; leave it out")
+    if effort is not None and not effort.thinks:
+        raise bad_request(f"`{name}` and a `reasoning_effort` without reasoning contradict each other", param=name)
+    if shared:
+        raise bad_request(f"`{name}` and `steps`, which are shared over a whole answer, do not go together", param=name)
+
+
+def _mode(backend: Backend, params: DecodeParams) -> str:
+    return backend.model.spec.decoder if params.mode == "auto" else params.mode

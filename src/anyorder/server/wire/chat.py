@@ -34,6 +34,8 @@ class ChatRequest(WithTools):
     logprobs_mode: LogprobsMode | None = None
     """What the log-probabilities are of; None: of the pass that committed a token."""
     reasoning_effort: Level | None = None
+    thinking_budget: Annotated[int, Field(ge=0)] | None = None
+    """Most tokens of reasoning, its markers included; None: what the effort allows."""
     chat_template_kwargs: dict[str, Any] | None = None
 
     @property

@@ -29,7 +29,7 @@ REFUSED: dict[str, Neutral] = {
 """Parameters that are refused unless they ask for nothing."""
 LABELS = ("user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
 """Parameters that change nothing and are echoed."""
-EXTENSIONS = ("seed", "top_k", "stop", "logit_bias", "ignore_eos", "realtime", "diffusion")
+EXTENSIONS = ("seed", "top_k", "stop", "logit_bias", "ignore_eos", "realtime", "diffusion", "thinking_budget")
 """Parameters of chats that are taken over as they are."""
 
 
@@ -74,6 +74,7 @@ class ResponsesRequest(Wire):
     ignore_eos: Any = None
     realtime: Any = None
     diffusion: Any = None
+    thinking_budget: Any = None
 
     @property
     def with_logprobs(self) -> bool:
