@@ -288,7 +288,7 @@ def reasoning_effort() -> str:
         (code(name), "on" if effort.thinks else "off", share(effort), code(str(effort.threshold)))
         for name, effort in EFFORTS.items()
     )
-    return table("`reasoning_effort`", "reasoning", "threshold", rows=rows)
+    return table("`reasoning_effort`", "reasoning", "of the longest answer", "threshold", rows=rows)
 
 
 def recipe_fields() -> str:

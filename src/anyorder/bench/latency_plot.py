@@ -40,7 +40,7 @@ def plot_latency(records: Mapping[str, Sequence[Record]], found: Sequence[Latenc
     for axis in (timeline, bars):
         axis.grid(alpha=0.3)
         if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize=8)
+            axis.legend(fontsize=8, loc="upper left")
     figure.savefig(target, dpi=130)
 
 

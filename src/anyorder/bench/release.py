@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from anyorder.bench.records import Record
 
 TOGETHER_S = 0.01
-"""Pieces that come within this time of each other are one chunk to whoever reads or speaks them."""
+"""Pieces that come within this time of the first of them are one chunk to whoever reads or speaks them."""
 LATE = 0.1
 """The last part of the time, whose share of the text is told."""
 _CLOSING = r"[\"'”’»)\]]*"
@@ -63,17 +63,17 @@ def release(record: Record) -> Release:
     text = frames[-1] if frames else ""
     stable = _stable(frames, text)
     steps = list(zip(times, stable, strict=True))
-    chunks = _chunks(steps, text)
-    late = [len(chunk.text) for chunk in chunks if chunk.at_s > (1 - LATE) * chunks[-1].at_s]
+    early_s = (1 - LATE) * _until(steps, len(text), record.last_s)
+    early = max((length for time, length in steps if time <= early_s), default=0)
     return Release(
         text=text,
-        chunks=chunks,
+        chunks=_chunks(steps, text),
         first_s=next((time for time, frame in zip(times, frames, strict=True) if frame), None),
         clause_s=_until(steps, _end(_CLAUSE, text), record.last_s) if text else None,
         sentence_s=_until(steps, _end(_SENTENCE, text), record.last_s) if text else None,
         half_s=_until(steps, (len(text) + 1) // 2, record.last_s) if text else None,
         last_s=record.last_s,
-        late_share=sum(late) / len(text) if text else None,
+        late_share=1 - early / len(text) if text else None,
         shown=sum(map(len, frames[:-1])),
         changed=sum(_misplaced(frame, text) for frame in frames[:-1]),
     )
@@ -97,13 +97,11 @@ def _chunks(steps: Sequence[tuple[float, int]], text: str) -> list[Chunk]:
     """The text in the parts in which it came, those that came together as one."""
     grown = [(time, before, after) for (_, before), (time, after) in pairwise([(0.0, 0), *steps]) if after > before]
     chunks: list[Chunk] = []
-    ended = 0.0
     for time, before, after in grown:
-        if chunks and time - ended <= TOGETHER_S:
+        if chunks and time - chunks[-1].at_s <= TOGETHER_S:
             chunks[-1] = Chunk(at_s=chunks[-1].at_s, text=chunks[-1].text + text[before:after])
         else:
             chunks.append(Chunk(at_s=time, text=text[before:after]))
-        ended = time
     return chunks
 
 

@@ -25,9 +25,10 @@ def show_latency(found: Sequence[Latency], background: Summary | None = None) ->
     if len(found) > 1:
         console.print(side_by_side(found))
     for each in found:
+        console.print(_headline(each), soft_wrap=True)
         console.print(percentiles(each))
     if background is not None:
-        console.print(headline(background))
+        console.print(headline(background), soft_wrap=True)
     for line in [line for each in found for line in remarks(each)] + (notes(background) if background else []):
         err_console().print(line, soft_wrap=True)
 
@@ -46,8 +47,7 @@ def side_by_side(found: Sequence[Latency]) -> Table:
 
 def percentiles(each: Latency) -> Table:
     """All figures of one kind."""
-    table = Table(title=_headline(each), title_justify="left", box=None, pad_edge=False)
-    table.add_column("")
+    table = Table("", box=None, pad_edge=False)
     for column in COLUMNS:
         table.add_column(column, justify="right")
     for name, title in _TIMES.items():
@@ -60,9 +60,10 @@ def percentiles(each: Latency) -> Table:
 def _headline(each: Latency) -> str:
     served = each.served
     parts = [f"{served.load}: {served.answered} of {served.requests} answered"]
-    if each.chunk_words is not None:
-        words = each.chunk_words.p50
-        parts.append("word by word" if words <= _WORD_BY_WORD else f"in blocks of about {words:.0f} words")
+    if each.chunk_words is not None and each.chunks is not None:
+        words, once = each.chunk_words.p50, each.chunks.p50 <= 1
+        blocks = "word by word" if words <= _WORD_BY_WORD else f"in blocks of about {words:.0f} words"
+        parts.append("all at once" if once else blocks)
     if each.snapshots:
         parts.append(f"{each.changed_answers} changed what they had shown")
     elif served.answered:
