@@ -32,7 +32,17 @@ def test_every_recorded_case_is_reproduced(results: list[reference.CaseResult]) 
 
 def test_all_shipped_recordings_are_run() -> None:
     names = {folder.name for folder in reference.families(FOLDERS[0])}
-    assert names == {"bd3lm", "mdlm", "llada", "dream", "sdar", "fast_dllm_v2", "llada_moe", "llada2_moe"}
+    assert names == {
+        "diffusion_gemma",
+        "bd3lm",
+        "mdlm",
+        "llada",
+        "dream",
+        "sdar",
+        "fast_dllm_v2",
+        "llada_moe",
+        "llada2_moe",
+    }
 
 
 def test_a_wrong_model_is_noticed(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Stream = Literal["token", "slot"]  # two draws of one slot in one pass: which token, and whether the slot is chosen
-_STREAMS: dict[Stream, int] = {"token": 0, "slot": 1}
+Stream = Literal["token", "slot", "noise"]
+"""Draws of one slot in one pass: which token, whether the slot is chosen, which token it becomes if not."""
+_STREAMS: dict[Stream, int] = {"token": 0, "slot": 1, "noise": 2}
 
 
 @dataclass(frozen=True, slots=True)

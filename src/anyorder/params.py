@@ -63,6 +63,20 @@ class DecodeParams:
     edit_passes: int | None = None
     """Most passes over a full block that may still edit it; >= 0, published 16."""
 
+    t_min: float | None = None
+    """Temperature of the last pass over a canvas of noise (DiffusionGemma); published 0.4. `temperature` above 0 takes
+    the place of both."""
+
+    t_max: float | None = None
+    """Temperature of the first pass over a canvas of noise; published 0.8."""
+
+    stability_threshold: int | None = None
+    """A canvas of noise is finished when its best tokens have stayed the same for so many passes, and its entropy is
+    low; published 1."""
+
+    confidence_threshold: float | None = None
+    """Mean entropy, in nats, below which a canvas of noise may be finished; published 0.005."""
+
     max_new_tokens: int = 128
     """Longest answer in tokens; the canvas behind the prompt has this many slots. 0 only with holes in the prompt."""
 
@@ -230,6 +244,12 @@ def _edit_passes_edit(params: DecodeParams) -> _Fault:
     return "edit_passes", "`edit_passes` is about edits, which `edit_threshold` switches on; give it, or drop this"
 
 
+def _temperatures_fall(params: DecodeParams) -> _Fault:
+    if params.t_min is None or params.t_max is None or params.t_min <= params.t_max:
+        return None
+    return "t_min", f"`t_min` {params.t_min} is above `t_max` {params.t_max}; the temperature falls from t_max to t_min"
+
+
 def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -311,6 +331,10 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
     _number("first_block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _number("edit_threshold", "in [0, 1]; 0.5 is published for LLaDA2.1", lambda v: 0 <= v <= 1),
     _number("edit_passes", "a whole number of at least 0; 16 is the published default", lambda v: v >= 0, whole=True),
+    _number("t_min", "from 0.001 to 1000; 0.4 is the published default", lambda v: 1e-3 <= v <= 1e3),
+    _number("t_max", "from 0.001 to 1000; 0.8 is the published default", lambda v: 1e-3 <= v <= 1e3),
+    _number("stability_threshold", "a whole number of at least 0", lambda v: v >= 0, whole=True),
+    _number("confidence_threshold", "at least 0 (nats); 0.005 is the published default", lambda v: v >= 0),
     _number("max_new_tokens", "a whole number of at least 0", lambda v: v >= 0, whole=True, optional=False),
     _number("temperature", _TEMPERATURES, lambda v: v == 0 or 1e-3 <= v <= 1e3, optional=False),
     _number("top_p", "in (0, 1]", lambda v: 0 < v <= 1),
@@ -332,6 +356,7 @@ _RELATION_CHECKS: tuple[_Check, ...] = (
     _policy_reads,
     _sub_block_divides,
     _edit_passes_edit,
+    _temperatures_fall,
     _forced_offsets,
     _biased_or_banned,
 )

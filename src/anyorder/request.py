@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyorder.canvas import NO_MASK, Canvas, Hole
 from anyorder.decoders.base import Decoder
@@ -14,6 +14,7 @@ from anyorder.decoders.draft import ACCELERATOR_ROWS, CPU_ROWS
 from anyorder.decoders.drafters import Drafter, LookupDrafter, TreeDrafter
 from anyorder.decoders.edit import Editing, EditingDecoder
 from anyorder.decoders.full import FullDecoder
+from anyorder.decoders.renoise import Cleaning, RenoiseDecoder
 from anyorder.decoders.reordered import ReorderedDecoder
 from anyorder.decoders.seeded import SeededDecoder
 from anyorder.decoders.selfdraft import SelfDraftingDecoder
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
 
 _BLOCK_DRAFT = 32  # of a model whose block has no length of its own
+Number = TypeVar("Number", int, float)
+
 _LOOKUP_LENGTH = 3  # a CPU computes four rows in the time of one
 _TREE_NODES = 64  # more would hardly ever pay
 _MASK_GROUPS = 4  # places where a draft may end that get masks; they cover nine ends of ten
@@ -79,6 +82,8 @@ def build_decoder(
     stop_ids = model.stop_ids if params.stop_ids is None else params.stop_ids
     if params.mode == "full":
         return _full(params, model, canvas, chooser, end, stop_ids)
+    if params.mode == "block" and model.spec.noise == "uniform":
+        return _noise(params, model, canvas, chooser.sampling, end, stop_ids, cached)
     if params.mode == "block":
         return _block(params, model, canvas, chooser, end, stop_ids, cached)
     canvas.grow(params.max_new_tokens)
@@ -113,7 +118,7 @@ def _mask_id(params: DecodeParams, model: LoadedModel) -> int:
     """The id fed for open slots; causal decoding never feeds one."""
     if model.mask_token_id is not None:
         return model.mask_token_id
-    if params.mode == "causal":
+    if params.mode == "causal" or model.spec.noise == "uniform":
         return NO_MASK
     raise ModelError(f"{model.source} has no mask token, which mode {params.mode!r} needs; pass mask_token_id to load")
 
@@ -127,6 +132,8 @@ def stored_columns(params: DecodeParams, end: int) -> int:
     if params.draft == "denoiser":
         end += _MASK_GROUPS * _MASKS
     block = params.block_length if params.mode == "block" and params.block_length else 1
+    if params.t_max is not None:  # canvases of noise begin anywhere, and the last one is fed whole
+        return end + block
     return -(-end // block) * block
 
 
@@ -263,6 +270,41 @@ def _full(
         scheme=params.cache,  # type: ignore[arg-type]  # resolve allows only the schemes of the mode
         cfg_scale=params.cfg_scale,
     )
+
+
+def _noise(
+    params: DecodeParams,
+    model: LoadedModel,
+    canvas: Canvas,
+    sampling: Sampling,
+    end: int,
+    stop_ids: tuple[int, ...],
+    cached: int,
+) -> RenoiseDecoder:
+    return RenoiseDecoder(
+        canvas,
+        sampling,
+        end=end,
+        canvas_length=_filled(params.block_length),
+        vocab_size=model.config.vocab_size,
+        soften=model.network.soften,
+        cleaning=Cleaning(
+            steps=_filled(params.steps),
+            entropy_bound=_filled(params.entropy_bound),
+            t_min=_filled(params.t_min),
+            t_max=_filled(params.t_max),
+            stability=_filled(params.stability_threshold),
+            confidence=_filled(params.confidence_threshold),
+        ),
+        stop_ids=stop_ids,
+        stored=cached,
+        exact_cache=params.cache != "none",
+    )
+
+
+def _filled(value: Number | None) -> Number:
+    assert value is not None, "`resolve` fills it in"
+    return value
 
 
 def _block(

@@ -21,6 +21,18 @@ _CACHES: dict[Mode, tuple[CacheName, ...]] = {
     "block": ("block", "sub_block", "none"),
 }
 _POLICY_FIELDS = ("policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps", "noise")
+_NOISE_FIELDS = ("t_min", "t_max", "stability_threshold", "confidence_threshold")
+_NOISE_DEFAULTS = {
+    "steps": 48, "entropy_bound": 0.1, "t_min": 0.4, "t_max": 0.8, "stability_threshold": 1,
+    "confidence_threshold": 0.005,
+}  # fmt: skip
+"""Of DiffusionGemma's published generation config."""
+_MASK_FIELDS = (
+    "threshold", "factor", "alg_temp", "eps", "noise", "sub_block_length", "first_block_length", "edit_threshold",
+    "edit_passes", "growth", "draft_length", "top_p", "top_k", "cfg_scale", "measure_drift", "confidence_eos_eot_inf",
+    "top_logprobs",
+)  # fmt: skip
+"""What a canvas of noise cannot have, or cannot have yet."""
 _BLOCK_FIELDS = ("block_length", "sub_block_length")
 
 
@@ -37,6 +49,9 @@ def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0, batch: 
     cache = _cache(params, model, mode, has_holes=holes > 0)
     params = params.replace(mode=mode, cache=cache)
     params = params.replace(draft=_draft(params, model, batch))
+    if model.spec.noise == "uniform" and mode == "block":
+        return _noise(params, model, has_holes=holes > 0)
+    _check_noise_fields(params, model)
     _check_mode_fields(params)
     _check_edits(params, model)
     _check_structure(params, model, has_holes=holes > 0)
@@ -51,6 +66,30 @@ def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0, batch: 
         params = params.replace(sub_block_length=_sub_block_length(params, model))
     _check_steps(params, holes=holes)
     return params
+
+
+def _noise(params: DecodeParams, model: LoadedModel, *, has_holes: bool) -> DecodeParams:
+    """Canvases of noise: published defaults, and refusals of what only masks can have."""
+    title = model.spec.title
+    if has_holes:
+        _refuse("prompt", f"{title} writes behind what is given and cannot fill holes; leave them out of the prompt")
+    if params.policy not in (None, "renoise"):
+        _refuse("policy", f"{title} cleans a canvas of noise, by policy 'renoise', got {params.policy!r}; drop it")
+    for name in _MASK_FIELDS:
+        if getattr(params, name) != getattr(DecodeParams(), name):
+            _refuse(name, f"`{name}` is not supported where a canvas of noise is cleaned ({title}); drop it")
+    defaults = {name: value for name, value in _NOISE_DEFAULTS.items() if getattr(params, name) is None}
+    block_length = _block_length(params, model)
+    return params.replace(policy="renoise", block_length=block_length, draft="none", **defaults)
+
+
+def _check_noise_fields(params: DecodeParams, model: LoadedModel) -> None:
+    if params.policy == "renoise":
+        _refuse("policy", f"policy 'renoise' cleans canvases of noise, {model.spec.title} fills masks; use another one")
+    for name in _NOISE_FIELDS:
+        if getattr(params, name) is not None:
+            what = f"{model.spec.title} in mode {params.mode!r}"
+            _refuse(name, f"`{name}` is about canvases of noise, and {what} cleans none; drop it")
 
 
 def num_blocks(slots: int, block_length: int | None) -> int:

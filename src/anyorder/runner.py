@@ -13,8 +13,8 @@ from torch import Tensor
 from anyorder.cache.storage import KVStorage
 from anyorder.models.adapter import Adapter
 from anyorder.models.attention import sdpa, stacked_mask, visible
-from anyorder.models.moe import Blocks
 from anyorder.models.gemma.network import DiffusionGemma
+from anyorder.models.moe import Blocks
 from anyorder.models.transformer import Changes, Transformer
 from anyorder.window import Window
 

@@ -23,7 +23,6 @@ def test_model_type_decides_when_no_architecture_is_named(name: str) -> None:
     ("architecture", "model_type"),
     [
         ("EfficientDLM", "qwen3"),
-        ("DiffusionGemmaForBlockDiffusion", "diffusion_gemma"),
     ],
 )
 def test_known_but_unsupported_models_are_refused_whatever_their_model_type(architecture: str, model_type: str) -> None:

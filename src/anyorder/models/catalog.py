@@ -108,5 +108,14 @@ CATALOG: Mapping[str, Entry] = {
         network="diffusion transformer",
         proof=(_recorded("bd3lm"), "tests/models/test_dit.py::test_blocks_go_on_beyond_the_context"),
     ),
+    "diffusion_gemma": Entry(
+        checkpoints=("google/diffusiongemma-26B-A4B-it",),
+        network="transformer with experts",
+        proof=(
+            _recorded("diffusion_gemma"),
+            "tests/models/test_gemma.py::test_logits_are_those_of_transformers",
+            "tests/models/test_gemma.py::test_generate_is_the_one_of_transformers",
+        ),
+    ),
 }  # fmt: skip
 """By the name of the family; a test holds that every family of `FAMILIES` has an entry."""

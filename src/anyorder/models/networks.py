@@ -5,6 +5,8 @@ from __future__ import annotations
 from anyorder.models.config import ModelConfig
 from anyorder.models.dit.config import DiTConfig
 from anyorder.models.dit.network import DiT
+from anyorder.models.gemma.config import GemmaConfig
+from anyorder.models.gemma.network import DiffusionGemma
 from anyorder.models.transformer import Transformer
 
 
@@ -13,5 +15,7 @@ def network_of(config: ModelConfig) -> Transformer:
     match config:
         case DiTConfig():
             return DiT(config)
+        case GemmaConfig():
+            return DiffusionGemma(config)
         case _:
             return Transformer(config)

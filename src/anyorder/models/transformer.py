@@ -205,6 +205,11 @@ class Transformer(nn.Module):
             return hidden.new_empty((0, self.config.vocab_size), dtype=_logits_dtype(hidden.dtype))
         return self.output(hidden).to(_logits_dtype(hidden.dtype))
 
+    def soften(self, probabilities: Tensor) -> Tensor:
+        """Expected input embeddings: [n, V] -> [n, hidden]."""
+        table = self.embed.table if isinstance(self.embed, MappedEmbedding) else self.embed.weight
+        return (probabilities.to(table.dtype) @ table).to(self.dtype)
+
     @property
     def device(self) -> torch.device:
         return self.norm.device

@@ -59,6 +59,8 @@ _ALL = (
                "random", "ancestral", ("steps", "eps", "noise"), "MDLM, arXiv:2406.07524"),
     PolicyInfo("ddpm", "every slot of the block by itself as time runs from 1 to 0", "random", "ancestral_blocks",
                ("steps", "noise"), "BD3-LM, arXiv:2503.09573"),
+    PolicyInfo("renoise", "the most certain slots within `entropy_bound`; the others become new noise", "entropy",
+               "none", ("entropy_bound", "steps"), "DiffusionGemma, arXiv:2608.00146"),
 )  # fmt: skip
 
 POLICIES: dict[str, PolicyInfo] = {info.name: info for info in _ALL}

@@ -113,11 +113,16 @@ def ddpm(score: Tensor, open: Tensor, knobs: Knobs) -> Tensor:
     return select.bernoulli(score, open, knobs.probability)
 
 
+def renoise(score: Tensor, open: Tensor, knobs: Knobs) -> Tensor:
+    """`entropy_bound` over all slots of a canvas of noise. Source: transformers' `EntropyBoundSampler`."""
+    return select.entropy_bound(-score, open, knobs.entropy_bound)
+
+
 FUNCTIONS: dict[str, PolicyFunction] = {
     function.__name__: function
     for function in (
         threshold, factor, entropy_bound, low_confidence, random, origin, maskgit_plus, topk_margin, entropy,
         confidence_threshold, sequential, low_confidence_static, low_confidence_dynamic, entropy_bounded,
-        first_hitting, ddpm_cache, ddpm,
+        first_hitting, ddpm_cache, ddpm, renoise,
     )
 }  # fmt: skip

@@ -12,7 +12,7 @@ from anyorder.cache.storage import KVStorage
 from anyorder.decoders.block import BlockDecoder
 from anyorder.decoders.full import FullDecoder
 from anyorder.models.loaded import LoadedModel
-from anyorder.reference import stepwise
+from anyorder.reference import canvases, stepwise
 from anyorder.reference.outcome import Mismatch, expect
 from anyorder.reference.samplers import build_rows
 from anyorder.runner import Runner
@@ -31,6 +31,8 @@ def check(model: LoadedModel, recorded: dict[str, Any], case: Case) -> str:
     Raises:
         Mismatch: at the first difference.
     """
+    if "canvases" in case:
+        return canvases.check(model, case)
     if "steps" in case:
         return stepwise.check(model, case)
     if "quirk" in case:

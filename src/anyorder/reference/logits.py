@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from anyorder.models.attention import attend_alone
+from anyorder.models.gemma.network import DiffusionGemma
 from anyorder.models.loaded import LoadedModel
 from anyorder.reference.outcome import Mismatch, expect
 from anyorder.runner import Runner, attention_mask
@@ -37,6 +39,8 @@ def check(model: LoadedModel, case: Case) -> str:
     """
     if "block_input_ids" in case:
         return _canvas_cache(model, case)
+    if "canvas_ids" in case:
+        return _canvas_of_noise(model, case)
     if "prefix_length" in case:
         return _block_cache(model, case)
     if "timesteps" in case and case["logits"].shape[1] < case["input_ids"].shape[1]:
@@ -81,6 +85,32 @@ def _uncached(model: LoadedModel, case: Case) -> str:
     rows = Runner(model.network).forward(windows, [None] * len(windows))
     recorded = [row[keep.bool()] for row, keep in zip(case["logits"], padding, strict=True)]
     return _compare(torch.cat(rows), torch.cat(recorded))
+
+
+@torch.inference_mode()
+def _canvas_of_noise(model: LoadedModel, case: Case) -> str:
+    """DiffusionGemma: a canvas behind its prompt, in one pass, or behind a text that was stored in two."""
+    network, ids = model.network, case["input_ids"]
+    assert isinstance(network, DiffusionGemma)
+    runner, padding = Runner(network), case.get("attention_mask", torch.ones_like(ids)).bool()
+    found: list[Tensor] = []
+    for row, canvas in enumerate(case["canvas_ids"]):
+        text, told = ids[row][padding[row]], case.get("self_conditioning_logits")
+        soft = None if told is None else network.soften(told[row].to(network.device).softmax(-1))
+        storage, start = runner.storage(len(text) + len(canvas)), 0
+        if "prompt_length" in case:
+            start = len(text)
+            cut = int(case["prompt_length"])
+            for part, at in ((text[:cut], 0), (text[cut:], cut)):
+                runner.forward([_window(model, part, start=at).wanting(torch.empty(0, dtype=torch.int64))], [storage])
+        window = replace(
+            _window(model, torch.cat([text[start:], canvas]), start=start),
+            rows=torch.arange(len(text) - start, len(text) - start + len(canvas)),
+            adapted=len(text) - start,
+            soft=soft,
+        )
+        found.append(runner.forward([window], [storage])[0])
+    return _compare(torch.stack(found), case["logits"])
 
 
 @torch.inference_mode()

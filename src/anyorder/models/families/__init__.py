@@ -8,6 +8,7 @@ from typing import Any
 from anyorder.errors import UnknownFamily
 from anyorder.models.families import (
     bd3lm,
+    diffusion_gemma,
     dream,
     fast_dllm_v2,
     llada,
@@ -46,13 +47,11 @@ FAMILIES: dict[str, FamilySpec] = {
         llada2_moe.SPEC,
         mdlm.SPEC,
         bd3lm.SPEC,
+        diffusion_gemma.SPEC,
     )
 }
 
-LATER: tuple[str, ...] = (
-    "DiffusionGemmaForBlockDiffusion",
-    "EfficientDLM",
-)
+LATER: tuple[str, ...] = ("EfficientDLM",)
 """Beginnings of architecture names of diffusion models that exist but cannot be loaded yet."""
 
 

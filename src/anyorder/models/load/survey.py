@@ -63,6 +63,8 @@ def survey(
     raw = read_config(folder)
     spec = recognise(raw)
     config = spec.parse(raw)
+    if found is not None and type(config) is not ModelConfig:
+        raise ModelError(f"{spec.title} takes no LoRA adapter; load it without one")
     tokenizer = read_tokenizer(folder)
     checkpoint = _weights(folder, spec, config, drawn)
     return Survey(

@@ -93,9 +93,7 @@ def _grouped(rows: Tensor, counts: Tensor, gate_up: Tensor, down: Tensor, activa
     return F.grouped_mm(inner, down.mT, offs=ends)
 
 
-def _one_by_one(
-    rows: Tensor, counts: Tensor, gate_up: Matrices, down: Matrices, activation: Activation
-) -> Tensor:
+def _one_by_one(rows: Tensor, counts: Tensor, gate_up: Matrices, down: Matrices, activation: Activation) -> Tensor:
     """The same, one product after the other for the experts that have rows."""
     hit = counts.nonzero().flatten()
     parts = zip(hit.tolist(), rows.split_with_sizes(counts[hit].tolist()), strict=True)

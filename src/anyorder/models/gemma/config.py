@@ -1,0 +1,170 @@
+"""Config of DiffusionGemma's text stack, and where its published tensors lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anyorder.errors import ModelError
+from anyorder.models.config import ModelConfig, RawConfig, refuse, required, unlike
+from anyorder.models.weights import Place
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+FULL_EVERY = 6
+"""Where the config names no layer types, every sixth layer sees everything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmaConfig(ModelConfig):
+    """Sizes of a `DiffusionGemma`; head sizes of the base class are those of sliding layers, as is `rope_theta`."""
+
+    full: tuple[bool, ...]
+    """Which layers see everything; the others see `window` columns."""
+    window: int
+    full_head_dim: int
+    full_kv_heads: int
+    full_rope_theta: float
+    full_rotary_dim: int
+    """Numbers of a full layer's head that turn; the others stand still."""
+    num_experts: int
+    top_k: int
+    expert_size: int
+    softcap: float
+
+    def kv_shape(self, layer: int) -> tuple[int, int]:
+        """See `ModelConfig.kv_shape`."""
+        return (self.full_kv_heads, self.full_head_dim) if self.full[layer] else (self.num_kv_heads, self.head_dim)
+
+    def sliding_window(self, layer: int) -> int | None:
+        """See `ModelConfig.sliding_window`."""
+        return None if self.full[layer] else self.window
+
+
+def parse_gemma(raw: RawConfig) -> GemmaConfig:
+    """Config of the whole model; its vision part is not read.
+
+    Raises:
+        ModelError: a size is missing or impossible, or a setting is not supported.
+    """
+    text = raw.get("text_config")
+    if not isinstance(text, dict):
+        raise ModelError("config.json lacks 'text_config'; is the file complete?")
+    text = {key: value for key, value in text.items() if isinstance(key, str)}
+    layers, heads = required(text, "num_hidden_layers"), required(text, "num_attention_heads")
+    kinds = text.get("layer_types") or [SLIDING if (i + 1) % FULL_EVERY else FULL for i in range(layers)]
+    rope = text.get("rope_parameters") or {}
+    sliding, full = rope.get(SLIDING) or {}, rope.get(FULL) or {}
+    refuse(_faults(text, kinds, layers, sliding, full))
+    head_dim, full_head_dim = required(text, "head_dim"), text.get("global_head_dim") or 512
+    kv_heads = required(text, "num_key_value_heads")
+    turned = int(full.get("partial_rotary_factor", 0.25) * full_head_dim // 2) * 2
+    return GemmaConfig(
+        hidden_size=required(text, "hidden_size"),
+        intermediate_size=required(text, "intermediate_size"),
+        num_layers=layers,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocab_size=required(text, "vocab_size"),
+        max_context=required(text, "max_position_embeddings"),
+        rms_norm_eps=float(text.get("rms_norm_eps", 1e-6)),
+        rope_theta=float(sliding.get("rope_theta", 1e4)),
+        tie_word_embeddings=True,
+        full=tuple(kind == FULL for kind in kinds),
+        window=required(text, "sliding_window"),
+        full_head_dim=full_head_dim,
+        full_kv_heads=text.get("num_global_key_value_heads") or kv_heads,
+        full_rope_theta=float(full.get("rope_theta", 1e6)),
+        full_rotary_dim=turned,
+        num_experts=required(text, "num_experts"),
+        top_k=required(text, "top_k_experts"),
+        expert_size=required(text, "moe_intermediate_size"),
+        softcap=float(text.get("final_logit_softcapping") or 30.0),
+    )
+
+
+def _faults(
+    text: RawConfig, kinds: list[str], layers: int, sliding: Mapping[str, Any], full: Mapping[str, Any]
+) -> list[str]:
+    faults = unlike(
+        text,
+        attention_bias=(False, None),
+        hidden_activation=("gelu_pytorch_tanh", None),
+        tie_word_embeddings=(True, None),
+        use_bidirectional_attention=("vision", None),
+        quantization_config=(None,),
+    )
+    if other := sorted(set(kinds) - {FULL, SLIDING}):
+        faults.append(f"layer_types {', '.join(other)}")
+    if len(kinds) != layers:
+        faults.append(f"{len(kinds)} layer_types for {layers} layers")
+    faults += [f"sliding layers: {fault}" for fault in unlike(sliding, rope_type=("default", None))]
+    return faults + [
+        f"full layers: {fault}" for fault in unlike(full, rope_type=("proportional", None), factor=(1, 1.0, None))
+    ]
+
+
+def gemma_names(config: ModelConfig) -> dict[str, Place]:
+    """Published name -> place in `DiffusionGemma`; encoder and decoder share all but a number per layer."""
+    assert isinstance(config, GemmaConfig)
+    hidden, inner = config.hidden_size, config.intermediate_size
+    told = "model.decoder.self_conditioning"
+    places = {
+        "model.decoder.embed_tokens.weight": Place("embed.weight", 0, (config.vocab_size, hidden)),
+        "model.decoder.norm.weight": Place("norm", 0, (hidden,)),
+        f"{told}.pre_norm.weight": Place("conditioning.norm", 0, (hidden,)),
+        **_mlp(told, "conditioning", hidden, inner),
+    }
+    for index in range(config.num_layers):
+        layer = f"model.decoder.layers.{index}"
+        places |= {
+            f"{layer}.{name}": Place(f"layers.{index}.{place.parameter}", place.start, place.shape)
+            for name, place in _layer(config, index).items()
+        }
+        scalar = f"layers.{index}.scalars"
+        places[f"model.encoder.language_model.layers.{index}.layer_scalar"] = Place(scalar, 0, (1,))
+        places[f"{layer}.layer_scalar"] = Place(scalar, 1, (1,))
+    return places
+
+
+def _layer(config: GemmaConfig, index: int) -> dict[str, Place]:
+    hidden, inner, experts = config.hidden_size, config.expert_size, config.num_experts
+    kv_heads, width = config.kv_shape(index)
+    q, kv = config.num_heads * width, kv_heads * width
+    projections = [("q", 0, q), ("k", q, kv), *([] if config.full[index] else [("v", q + kv, kv)])]
+    places = {
+        f"self_attn.{name}_proj.weight": Place("qkv.weight", start, (n, hidden)) for name, start, n in projections
+    }
+    places |= {f"{published}.weight": Place(ours, 0, (hidden,)) for published, ours in NORMS.items()}
+    return places | {
+        "self_attn.o_proj.weight": Place("out.weight", 0, (hidden, q)),
+        "self_attn.q_norm.weight": Place("query_norm", 0, (width,)),
+        "self_attn.k_norm.weight": Place("key_norm", 0, (width,)),
+        **_mlp("mlp", "", hidden, config.intermediate_size),
+        "router.proj.weight": Place("router", 0, (experts, hidden)),
+        "router.scale": Place("router_scale", 0, (hidden,)),
+        "router.per_expert_scale": Place("expert_scale", 0, (experts,)),
+        "experts.gate_up_proj": Place("experts_gate_up", 0, (experts, 2 * inner, hidden)),
+        "experts.down_proj": Place("experts_down", 0, (experts, hidden, inner)),
+    }
+
+
+NORMS = {
+    "input_layernorm": "attention_norm",
+    "post_attention_layernorm": "mixed_norm",
+    "pre_feedforward_layernorm": "mlp_norm",
+    "post_feedforward_layernorm_1": "dense_norm",
+    "pre_feedforward_layernorm_2": "experts_norm",
+    "post_feedforward_layernorm_2": "sparse_norm",
+    "post_feedforward_layernorm": "sum_norm",
+}
+
+
+def _mlp(published: str, ours: str, hidden: int, inner: int) -> dict[str, Place]:
+    ours = f"{ours}." if ours else ""
+    return {
+        f"{published}.gate_proj.weight": Place(f"{ours}gate_up.weight", 0, (inner, hidden)),
+        f"{published}.up_proj.weight": Place(f"{ours}gate_up.weight", inner, (inner, hidden)),
+        f"{published}.down_proj.weight": Place(f"{ours}down.weight", 0, (hidden, inner)),
+    }

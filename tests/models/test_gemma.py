@@ -1,0 +1,249 @@
+"""DiffusionGemma against transformers' own implementation, on small random configurations."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyorder
+from anyorder.canvas import Canvas
+from anyorder.decoders.choose import Sampling
+from anyorder.decoders.renoise import Cleaning, RenoiseDecoder
+from anyorder.draws import Draws, Stream
+from anyorder.errors import ModelError, ParameterError
+from anyorder.runner import Runner
+from anyorder.window import Window
+
+transformers = pytest.importorskip("transformers")
+generation = pytest.importorskip("transformers.models.diffusion_gemma.generation_diffusion_gemma")
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "diffusion_gemma"
+TOLERANCE = 2e-4
+CANVAS = 8
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    raw = json.loads((REFERENCE / "config.json").read_text("utf-8"))
+    raw["canvas_length"] = CANVAS
+    raw["text_config"] |= {"sliding_window": 6, "vocab_size": 96, "hidden_size": 48} | changes
+    raw |= {"boi_token_id": 91, "eoi_token_id": 92, "image_token_id": 93}
+    return raw
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "published shape": {},
+    "one key head in sliding layers": {"num_key_value_heads": 1},
+    "as many key heads as heads": {"num_global_key_value_heads": 4, "num_key_value_heads": 4},
+    "one expert per token": {"top_k_experts": 1, "num_experts": 3},
+    "all experts": {"top_k_experts": 4},
+    "all of a head turns": {
+        "rope_parameters": {
+            "full_attention": {"partial_rotary_factor": 1.0, "rope_theta": 5e5, "rope_type": "proportional"},
+            "sliding_attention": {"rope_theta": 3e3, "rope_type": "default"},
+        }
+    },
+    "every layer sees everything": {"layer_types": ["full_attention"] * 3},
+}
+
+
+def theirs(raw: dict[str, Any], seed: int) -> Any:
+    """A random model of transformers; norms, scales and scalars are not ones."""
+    model = transformers.DiffusionGemmaForBlockDiffusion(transformers.DiffusionGemmaConfig(**raw)).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            if tensor.dim() > 1:
+                # a random network that heeds what it is told magnifies rounding from pass to pass
+                gain = 0.02 if "self_conditioning.down_proj" in name else 1.0
+                tensor.copy_(torch.randn(tensor.shape, generator=generator) * tensor.shape[-1] ** -0.5 * gain)
+            elif "inv_freq" not in name and "embed_scale" not in name and tensor.numel():
+                tensor.copy_(torch.rand(tensor.shape, generator=generator) * 0.5 + 0.75)
+    return model
+
+
+def both(folder: Path, seed: int = 0, **changes: Any) -> tuple[Any, anyorder.LoadedModel]:
+    raw = config(**changes)
+    reference = theirs(raw, seed)
+    reference.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(raw), "utf-8")
+    return reference, anyorder.load(folder, dtype="float32")
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
+@torch.inference_mode()
+def test_logits_are_those_of_transformers(changes: dict[str, Any], tmp_path: Path) -> None:
+    """Of a canvas behind a text that is longer than the window, told and not told; and of the causal mode."""
+    reference, model = both(tmp_path, **changes)
+    generator = torch.Generator().manual_seed(5)
+    text, canvas = (torch.randint(90, (1, length), generator=generator) for length in (11, CANVAS))
+    told = torch.randn(1, CANVAS, 96, generator=generator) * 3
+    for logits in (None, told):
+        expected = reference(input_ids=text, decoder_input_ids=canvas, self_conditioning_logits=logits)
+        soft = None if logits is None else model.network.soften(logits[0].softmax(-1))
+        window = Window(
+            ids=torch.cat([text[0], canvas[0]]), start=0, visible=11 + CANVAS, rows=torch.arange(11, 11 + CANVAS),
+            attention="causal", adapted=11, soft=soft, stores=False,
+        )  # fmt: skip
+        (found,) = Runner(model.network).forward([window], [None])
+        torch.testing.assert_close(found, expected.logits[0], atol=TOLERANCE, rtol=0)
+    hidden = reference.model.encoder(input_ids=text).last_hidden_state[0]
+    capped = (reference.lm_head(hidden) / 30).tanh() * 30
+    window = Window(ids=text[0], start=0, visible=11, rows=torch.arange(11), attention="causal", stores=False)
+    torch.testing.assert_close(Runner(model.network).forward([window], [None])[0], capped, atol=TOLERANCE, rtol=0)
+
+
+@dataclass
+class Tape:
+    """The draws that transformers makes."""
+
+    noise: list[Tensor] = field(default_factory=list[Tensor])
+    tokens: list[Tensor] = field(default_factory=list[Tensor])
+
+    def record(self, patch: pytest.MonkeyPatch) -> None:
+        multinomial, randint = torch.multinomial, torch.randint
+
+        def drawn(*args: Any, **kwargs: Any) -> Tensor:
+            self.tokens.append(multinomial(*args, **kwargs))
+            return self.tokens[-1]
+
+        def noise(*args: Any, **kwargs: Any) -> Tensor:
+            self.noise.append(randint(*args, **kwargs))
+            return self.noise[-1]
+
+        patch.setattr(torch, "multinomial", drawn)
+        patch.setattr(torch, "randint", noise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapeDraws(Draws):
+    """The same draws again: noise is asked for at the beginning of a canvas and after all but its last pass."""
+
+    tape: Tape
+    begun: list[int]
+    """Passes before each canvas."""
+
+    def uniform(self, slots: Tensor, pass_index: int, stream: Stream = "token") -> Tensor:
+        """See `Draws.uniform`."""
+        passes = len(self.begun) - 1  # every canvas drew one noise more than it had passes
+        ids = self.tape.noise[self.begun[-1] + passes if pass_index < 0 else pass_index + passes + 1]
+        return (ids[0].double() + 0.5) / 96
+
+    def tokens(self, logits: Tensor, slots: Tensor, pass_index: int) -> Tensor:
+        """See `Draws.tokens`."""
+        return self.tape.tokens[pass_index].view(-1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@torch.inference_mode()
+def test_generate_is_the_one_of_transformers(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same draws: the same passes, so the same stop decisions, and the same tokens, over several canvases."""
+    reference, model = both(tmp_path, seed)
+    prompt = torch.randint(90, (1, 5 + 3 * seed), generator=torch.Generator().manual_seed(seed))
+    tape = Tape()
+    with monkeypatch.context() as patch:
+        tape.record(patch)
+        patch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)  # imports the whole compiler
+        torch.manual_seed(seed)
+        output = reference.generate(
+            prompt,
+            max_new_tokens=3 * CANVAS,
+            max_denoising_steps=9,
+            t_min=0.4,
+            t_max=0.8,
+            stability_threshold=seed % 3,
+            confidence_threshold=2.2,
+            sampler_config=generation.EntropyBoundSamplerConfig(entropy_bound=5.0),
+            eos_token_id=[1],
+            pad_token_id=0,
+            return_dict_in_generate=True,
+        )
+    begun: list[int] = [0]
+    decoder = RenoiseDecoder(
+        Canvas.from_prompt(prompt[0].tolist(), mask_id=-1),
+        Sampling(mask_id=None, draws=TapeDraws(tape=tape, begun=begun)),
+        end=prompt.shape[1] + 3 * CANVAS, canvas_length=CANVAS, vocab_size=96, soften=model.network.soften,
+        cleaning=Cleaning(
+            steps=9, entropy_bound=5.0, t_min=0.4, t_max=0.8, stability=seed % 3, confidence=2.2
+        ), stop_ids=(1,),
+    )  # fmt: skip
+    runner = Runner(model.network)
+    storage = runner.storage(prompt.shape[1] + 3 * CANVAS)
+    open_canvas = decoder._open
+
+    def opened() -> Any:
+        if decoder.passes:
+            begun.append(decoder.passes)
+        return open_canvas()
+
+    decoder._open = opened  # type: ignore[method-assign]
+    decoder.start()
+    while decoder.finished is None:
+        decoder.apply(decoder.decide(runner.forward(decoder.plan(), [storage])).cpu())
+    stop = decoder.stop_slot()
+    length = len(decoder.canvas) if stop is None else stop + 1
+    assert decoder.canvas.ids[:length].tolist() == output.sequences[0, :length].tolist()
+    assert decoder.passes == len(tape.tokens), begun
+
+
+@pytest.fixture(scope="module")
+def model() -> anyorder.LoadedModel:
+    return anyorder.load(REFERENCE, dtype="float32")
+
+
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.3}, {"forced": {0: 7, 18: 9}}, {"mode": "causal"}])
+def test_cache_and_company_change_nothing(model: anyorder.LoadedModel, changes: dict[str, Any]) -> None:
+    changes = {"max_new_tokens": 21, "stop_ids": ()} | changes
+    if "mode" not in changes:
+        changes["steps"] = 5
+    prompts = [[3, 5, 8, 13], [21] * 17]
+    alone = [anyorder.generate(model, prompt, **changes) for prompt in prompts]
+    bare = [anyorder.generate(model, prompt, cache="none", **changes) for prompt in prompts]
+    together = anyorder.generate_batch(model, prompts, **changes)
+    assert [a.ids for a in alone] == [a.ids for a in bare] == [a.ids for a in together]
+    assert all(len(answer.ids) == 21 for answer in alone)
+    for offset, token in changes.get("forced", {}).items():
+        assert alone[0].ids[offset] == token
+
+
+def test_the_fold_of_a_canvas_is_its_last_pass(model: anyorder.LoadedModel) -> None:
+    answer = anyorder.generate(model, [3, 5, 8], max_new_tokens=16, steps=5, stop_ids=())
+    assert answer.stats.passes == 5
+    assert answer.stats.blocks == 1
+    assert answer.stats.revised > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"threshold": 0.9}, "`threshold` is not supported where a canvas of noise is cleaned"),
+        ({"top_p": 0.9, "temperature": 1.0}, "`top_p` is not supported"),
+        ({"policy": "low_confidence"}, "by policy 'renoise', got 'low_confidence'"),
+        ({"mode": "full"}, "cannot decode in mode 'full'"),
+        ({"mode": "causal", "t_min": 0.5}, "`t_min` is about canvases of noise"),
+        ({"t_min": 0.9, "t_max": 0.5}, "`t_min` 0.9 is above `t_max` 0.5"),
+    ],
+)
+def test_what_noise_cannot_have_is_refused(model: anyorder.LoadedModel, changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(ParameterError, match=text):
+        anyorder.generate(model, [3], **changes)
+
+
+def test_holes_are_refused(model: anyorder.LoadedModel) -> None:
+    with pytest.raises(ParameterError, match="cannot fill holes"):
+        anyorder.generate(model, [3, anyorder.Hole(2), 4])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"attention_bias": True}, {"hidden_activation": "silu"}, {"use_bidirectional_attention": "all"}],
+)
+def test_settings_that_are_not_supported_are_named(changes: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config(**changes)), "utf-8")
+    with pytest.raises(ModelError, match=next(iter(changes))):
+        anyorder.load(tmp_path)
