@@ -269,6 +269,8 @@ def test_impossible_tokens_are_minus_infinity_and_not_nan() -> None:
         ("llada", {"samples": 0}, "samples", "must be a whole number from 1 to 100000, got 0"),
         ("llada", {"seed": -1}, "seed", "must be a whole number of at least 0, got -1"),
         ("llada", {"mode": "casual"}, "mode", "unknown way of scoring 'casual'; did you mean 'causal'?"),
+        ("wedlm", {}, "mode", "has no score: it neither reads a text from the left nor masks within one"),
+        ("wedlm", {"mode": "causal"}, "mode", "has no score"),
         ("llama", {"start": 0}, "start", "nothing stands before the first token"),
         ("dream", {"start": 0}, "start", "predicts a token from the one before it; use 1"),
         ("llama", {"start": -1}, "start", "must be a whole number of at least 0, got -1"),

@@ -79,6 +79,8 @@ def resolve_scoring(params: ScoreParams, model: LoadedModel) -> tuple[ScoreParam
     """
     spec = model.spec
     fits = _modes(model)
+    if not fits:
+        _refuse("mode", f"{spec.title} has no score: it neither reads a text from the left nor masks within one")
     mode = params.mode or fits[0]
     if mode not in fits:
         _refuse("mode", f"{spec.title} has no score {mode!r}; use {' or '.join(map(repr, fits))}")

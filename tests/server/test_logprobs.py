@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from tests.engine.talk import talking
 from tests.server.live import Live, live
+from tests.server.test_refusals import refused
 
 import anyorder
 from anyorder import DecodeParams, Generation
@@ -264,3 +265,12 @@ def test_a_client_that_leaves_takes_its_scores_with_it() -> None:
         metrics = server.service.status().metrics
         assert metrics.submitted == metrics.cancelled + metrics.finished
         assert metrics.scored < 8 * 83
+
+
+def test_a_model_without_scores_completes_all_the_same() -> None:
+    """WeDLM has none, which once failed every request, scored or not."""
+    with live(talking("wedlm")) as server, server.http() as http:
+        body = {"model": server.model, "prompt": [7, 8, 9], "max_tokens": 4}
+        assert http.post("/v1/completions", json=body).status_code == 200
+        answer = refused(http.post("/v1/completions", json={**body, "echo": True, "logprobs": 1}))
+        assert "has no score" in answer["message"]

@@ -34,7 +34,9 @@ class Scored:
 
 
 def check_mode(backend: Backend, mode: ScoreMode | None) -> None:
-    """Refuse a way of scoring that the model does not have, before anything is computed."""
+    """Refuse a way of scoring that the model does not have, before anything is computed; None: none is named."""
+    if mode is None:
+        return
     try:
         resolve_scoring(ScoreParams(mode=mode), backend.model)
     except ParameterError as error:
