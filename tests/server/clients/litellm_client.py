@@ -56,6 +56,14 @@ def tools(server: dict[str, str], provider: str) -> dict[str, Any]:
     }
 
 
+def mercury(server: dict[str, str]) -> dict[str, Any]:
+    """Parameters that only Inception has."""
+    asked = at(server, "inception", messages=HI, max_tokens=12)
+    shown = [piece.choices[0].delta.content for piece in litellm.completion(**asked, diffusing=True, stream=True)]
+    said = litellm.completion(**asked, realtime=True, reasoning_effort="instant", reasoning_summary=False)
+    return {"shown": [text for text in shown if text], "said": said.choices[0].message.content}
+
+
 def responses(server: dict[str, str]) -> list[str]:
     asked = {**at(server, "openai"), "input": "hi", "max_output_tokens": 16}  # LiteLLM never asks OpenAI for less
     whole = litellm.responses(**asked)
@@ -99,6 +107,7 @@ def main() -> None:
                 "inception": chats(letters, "inception"),
                 "openai_tools": tools(caller, "openai"),
                 "inception_tools": tools(caller, "inception"),
+                "mercury": mercury(letters),
                 "responses": responses(letters),
                 "text": texts(letters, "text-completion-openai"),
                 "fim": texts(letters, "text-completion-inception"),

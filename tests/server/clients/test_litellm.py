@@ -36,6 +36,14 @@ def test_chats(seen: dict[str, Any], letters: Live, provider: str) -> None:
     assert (chat["finish_reason"], chat["tokens"], chat["streamed_tokens"]) == ("length", 12, [12])
 
 
+def test_inceptions_own_parameters(seen: dict[str, Any]) -> None:
+    told, expected = seen["mercury"], seen["inception"]["whole"]
+    assert told["said"] == told["shown"][-1] == expected
+    assert len(told["shown"]) > 2
+    whole = [snapshot.rstrip("\N{REPLACEMENT CHARACTER}") for snapshot in told["shown"]]  # a character in the making
+    assert all(expected.startswith(snapshot) for snapshot in whole)  # this model decides from left to right
+
+
 @pytest.mark.parametrize("provider", ["openai", "inception"])
 def test_tools_and_reasoning(seen: dict[str, Any], provider: str) -> None:
     told = seen[f"{provider}_tools"]

@@ -118,7 +118,10 @@ def test_raw_and_streamed_responses_show_headers(letters: Live) -> None:
         assert raw.status_code == 200
         assert (raw.headers["x-request-id"], raw.request_id) == ("mine", "mine")
         parsed = raw.parse()
-        assert parsed.choices[0].message.content == json.loads(raw.text)["choices"][0]["message"]["content"]
+        body = json.loads(raw.text)
+        assert parsed.choices[0].message.content == body["choices"][0]["message"]["content"]
+        assert body["choices"][0]["message"].keys() == {"role", "content", "refusal", "annotations"}
+        assert "system_fingerprint" not in body  # a text or not there, by OpenAI's schema
         with client.chat.completions.with_streaming_response.create(**asked, stream=True) as streamed:
             assert streamed.headers["content-type"].startswith("text/event-stream")
             assert list(streamed.iter_lines())[-2] == "data: [DONE]"
