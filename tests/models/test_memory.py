@@ -13,8 +13,10 @@ import torch
 from tests.models.test_moe import LLADA2
 from tests.models.tiny_models import LLAMA
 
+from anyorder.models.facts import describe
 from anyorder.models.families import recognise
 from anyorder.models.load.write import write_safetensors
+from anyorder.models.quantised import SCHEMES
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -55,6 +57,8 @@ EXPERTS: dict[str, Any] = {
     "vocab_size": 16000,
     "mask_token_id": 15999,
 }
+CODE = 25_000_000
+"""Bytes that a first load takes whatever it loads, with room for the measurement."""
 KINDS = {
     "tied": {**MODEL, "tie_word_embeddings": True},
     "untied": {**MODEL, "tie_word_embeddings": False},
@@ -74,6 +78,21 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     )
     (folder / "config.json").write_text(json.dumps(raw), "utf-8")
     return folder
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_few_bits_keep_what_was_foretold(folder: Path, name: str) -> None:
+    """Beside the embedding table, which stays in the file, and some megabytes of code that loading reads."""
+    raw = json.loads((folder / "config.json").read_text("utf-8"))
+    spec = recognise(raw)
+    config = spec.parse(raw)
+    foretold = describe(config, spec, dtype=torch.float32, scheme=SCHEMES[name]).weight_bytes
+    table = 4 * config.vocab_size * config.hidden_size
+    options = repr({"quantize": name, "verify": False})
+    command = [sys.executable, "-c", PROGRAM, str(folder), options]
+    peak, after = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    print(f"foretold {foretold}, after {after}, peak {peak}")
+    assert foretold - table <= after <= foretold - table + CODE
 
 
 @pytest.mark.parametrize("options", [{}, {"pack": False}])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -66,7 +68,15 @@ def build(
             lay_out.experts(name, pieces[name])
         else:
             _copy(network, name, pieces[name], checkpoint, torch.empty(0, dtype=_dtype(name, dtype), device=device))
+    if scheme is not None:
+        _give_back()
     return network.eval().requires_grad_(not laid_out)  # oneDNN and quantised products have no gradient
+
+
+def _give_back() -> None:
+    """What rounding freed goes back to the system; glibc would keep it for the next time."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _scratch_size(sizes: Mapping[str, int]) -> int:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.models.quantised import kernel
+from anyorder.models.quantised.slices import row_slices
 
 LEVELS = 15
 GROUPS = (64, 32)
@@ -64,11 +65,15 @@ class Int4Linear(nn.Module):
         super().__init__()
         group = group_of(weight.shape[1])
         assert group is not None, "the loader keeps such a matrix in 8 bits"
-        levels, scale, middle = rounded(weight, group)
         self.group = group
         self.has_kernel = weight.device.type == "cpu" and kernel.can_pack(weight.shape[0])
-        self.register_buffer("pairs", kernel.packed(levels) if self.has_kernel else packed(levels))
-        self.register_buffer("scales", torch.stack([scale, middle], -1).transpose(0, 1).contiguous().bfloat16())
+        outputs, inputs = weight.shape
+        self.register_buffer("pairs", weight.new_empty((outputs, inputs // 2), dtype=torch.uint8))
+        self.register_buffer("scales", weight.new_empty((inputs // group, outputs, 2), dtype=torch.bfloat16))
+        for rows in row_slices(weight):
+            levels, scale, middle = rounded(weight[rows], group)
+            self.pairs[rows] = kernel.packed(levels) if self.has_kernel else packed(levels)
+            self.scales[:, rows] = torch.stack([scale, middle], -1).transpose(0, 1).bfloat16()
         self.bias = bias
 
     def forward(self, x: Tensor) -> Tensor:

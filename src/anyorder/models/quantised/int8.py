@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.models.quantised.slices import row_slices
+
 LEVELS = 127
 KERNEL_ROWS = 4
 """Rows up to which PyTorch's CPU kernel is faster than turning the matrix back; measured, 1 thread with AMX."""
@@ -23,8 +25,13 @@ def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         [out, in] int8, and [out] float32 scales: weight = int8 * scale, to half a scale.
     """
-    scale = weight.float().abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny) / LEVELS
-    return (weight.float() / scale[:, None]).round().to(torch.int8), scale
+    values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
+    scale = torch.empty(weight.shape[0], device=weight.device)
+    for rows in row_slices(weight):
+        part = weight[rows].to(torch.float32, copy=True)
+        scale[rows] = part.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny) / LEVELS
+        values[rows] = part.div_(scale[rows, None]).round_().to(torch.int8)
+    return values, scale
 
 
 class Int8Linear(nn.Module):
