@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ from tests.engine.tiny import tiny
 from tests.server.live import Live, live
 from tests.server.test_streams import frames
 
+from anyorder.models.load import load
 from anyorder.server.settings import ServerSettings
 
 CLOSE = 23
@@ -31,6 +33,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "drafts": ("llama", {"draft": "ngram"}),
     "seeded": ("nemotron_labs_diffusion", {"threshold": 0.1}),
     "reordered": ("wedlm", {"threshold": 0.1}),
+    "noise": ("diffusion_gemma", {"block_length": 16}),
 }
 
 
@@ -48,7 +51,9 @@ class Thinking(NumberTokenizer):
 
 
 def thinking(family: str) -> Any:
-    return replace(tiny(family), tokenizer=cast(Any, Thinking()))
+    folder = Path(__file__).parents[2] / "reference" / family
+    model = load(folder, verify=False) if family == "diffusion_gemma" else tiny(family)
+    return replace(model, tokenizer=cast(Any, Thinking()), source=f"tiny {family}")
 
 
 def ask(server: Live, way: dict[str, Any], seed: int, **changes: Any) -> Any:
