@@ -110,7 +110,7 @@ def test_snapshots_show_channels_and_tell_calls_once(caller: Live) -> None:
 
 
 def test_one_call_where_only_one_is_wanted(caller: Live) -> None:
-    asked = {**ASKED, "parallel_tool_calls": False}
+    asked: Any = {**ASKED, "parallel_tool_calls": False}
     answer = caller.client().chat.completions.create(model=caller.model, **asked)
     assert read(answer.choices[0].message.tool_calls) == CALLS[:1]
     assert answer.choices[0].finish_reason == "tool_calls"
@@ -122,7 +122,9 @@ def test_one_call_where_only_one_is_wanted(caller: Live) -> None:
 
 
 def test_without_tools_calls_are_text(caller: Live) -> None:
-    for asked in ({**ASKED, "tool_choice": "none"}, {**ASKED, "tools": []}):
+    changes: Any = ({"tool_choice": "none"}, {"tools": []})
+    for change in changes:
+        asked: Any = {**ASKED, **change}
         choice = caller.client().chat.completions.create(model=caller.model, **asked).choices[0]
         assert (choice.finish_reason, choice.message.tool_calls) == ("stop", None)
         assert choice.message.content == f"Let me look.\n{WRITTEN}"
@@ -143,9 +145,8 @@ def test_what_came_back_can_be_sent_again(caller: Live) -> None:
     ids = [call.id for call in message.tool_calls or []]
     results: Any = [{"role": "tool", "tool_call_id": id, "content": "rain"} for id in ids]
     for sent in (message, {**message.model_dump(), "content": None}):
-        caller.client().chat.completions.create(
-            model=caller.model, **{**ASKED, "messages": [*MESSAGES, sent, *results]}
-        )
+        asked: Any = {**ASKED, "messages": [*MESSAGES, sent, *results]}
+        caller.client().chat.completions.create(model=caller.model, **asked)
         assert 'weather({"city": "Zürich"})weather({"city": "Bern", "days": [1, 2]})' in rendered(caller)
         assert "[Two cities.]" in rendered(caller)
         assert rendered(caller).count("tool:rainweather") == 2
@@ -196,9 +197,8 @@ def test_a_model_without_a_tool_template_is_told_in_the_system_message() -> None
         id = (message.tool_calls or [])[0].id
         results: Any = [{"role": "tool", "tool_call_id": id, "content": "rain"}] * 2
         system = {"role": "system", "content": "Be brief."}
-        client.chat.completions.create(
-            model=server.model, **{**ASKED, "messages": [system, *MESSAGES, message, *results]}
-        )
+        asked: Any = {**ASKED, "messages": [system, *MESSAGES, message, *results]}
+        client.chat.completions.create(model=server.model, **asked)
         assert rendered(server).startswith("system:Be brief.\n\nYou can call functions.")
         assert 'assistant:<tool_call>[{"name": "weather", "arguments": {}}]</tool_call>\n' in rendered(server)
         response = "<tool_response>\nrain\n</tool_response>"
