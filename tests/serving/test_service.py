@@ -195,6 +195,29 @@ def test_settings_are_checked(changes: dict[str, Any], message: str) -> None:
         ServiceSettings(**changes)
 
 
+def test_what_goes_on_with_an_answer_is_let_in() -> None:
+    """Neither a full queue nor a drain cuts an answer in two; a service that is stopped takes nothing."""
+    onward = replace(work([4, 5], max_new_tokens=4), continues=True)
+    with serving(tiny("llama"), ServiceSettings(kv_bytes=1 << 18, max_running=1, max_queued=1)) as service:
+        gate = Gate(service)
+        tickets = [service.submit(work([5]))]
+        while not service.status().running:
+            pass
+        tickets.append(service.submit(work([5])))
+        with pytest.raises(Overloaded):
+            service.submit(work([5]))
+        tickets.append(service.submit(onward))
+        assert not service.drain(0.01)
+        with pytest.raises(Unavailable):
+            service.submit(work([5]))
+        tickets.append(service.submit(onward))
+        gate.passes.release(1000)
+        assert service.drain(60)
+        assert all(ticket.closed for ticket in tickets)
+    with pytest.raises(Unavailable):
+        service.submit(onward)
+
+
 def test_draining_ends_what_runs_and_takes_nothing_new() -> None:
     model = tiny("llama")
     with serving(model) as service:

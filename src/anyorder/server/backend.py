@@ -230,7 +230,7 @@ class Backend:
         if terms["deadline_s"] is not None:
             left = choice.asked_at + terms["deadline_s"] - time.monotonic()
             terms["deadline_s"] = max(left, 0.001)  # the engine says that it is too late
-        return await self._submitted(Work(prompt=prompt, params=params, sample=sample, **terms))
+        return await self._submitted(Work(prompt=prompt, params=params, sample=sample, continues=True, **terms))
 
     async def _seams(self, ask: Ask, choice: Choice) -> Ticket:
         """Hand a finished answer to the engine once more; one that a stop string ended gets its end here."""

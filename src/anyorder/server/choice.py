@@ -54,9 +54,9 @@ class Choice:
     async def go_on(self) -> None:
         """Let the engine write on behind reasoning that was closed for it."""
         assert self.resume is not None, "only answers with a budget stop in between"
-        self.running.cancel()
-        self.before = self.computed
+        ended, self.before = self.running, self.computed
         self.running = await self.resume(self)
+        ended.cancel()  # not before: a service that drains ends when it has nothing to do
 
     def placed(self, event: Event, computed: Computed) -> tuple[Event, Computed]:
         """What the running request says, as part of the whole answer."""

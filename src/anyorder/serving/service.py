@@ -38,6 +38,7 @@ class Service:
         self._scheduler = Scheduler(model, self.settings, self.metrics, time.monotonic)
         self._thread: threading.Thread | None = None
         self._accepting = False
+        self._draining = False  # what was let in may still go on
         self._stopping = False
         self._failures = 0  # of the engine since the last finished answer
         self._finished_before = 0
@@ -60,7 +61,7 @@ class Service:
             Unavailable: the service is not started, is shutting down, or its engine died.
         """
         with self._changed:
-            self._check_open()
+            self._check_open(work)
             scheduler = self._scheduler
             self.metrics.submitted += 1
             number, together = self.metrics.submitted, len(scheduler.running) + len(scheduler.queue) + 1
@@ -68,7 +69,7 @@ class Service:
         if isinstance(work, Work) and work.params.draft == "auto" and job.columns > self._scheduler.memory.pool.total:
             job = self._job(work, number, together=together + 1)  # there may be room without drafts
         with self._changed:
-            self._check_open()
+            self._check_open(work)
             self._scheduler.check(job)
             self._scheduler.queue.push(job)
             self._changed.notify_all()
@@ -83,7 +84,9 @@ class Service:
             return make_seam_job(self.model, work, settings=settings, number=number, now=now, patience=patience)
         return make_job(self.model, work, number=number, together=together, now=now, patience=patience)
 
-    def _check_open(self) -> None:
+    def _check_open(self, work: AnyWork) -> None:
+        if work.continues and (self._accepting or self._draining):
+            return
         if not self._accepting:
             self.metrics.refused += 1
             raise Unavailable("the service takes no requests: it is not started, is shutting down, or has failed")
@@ -113,13 +116,13 @@ class Service:
     def drain(self, timeout_s: float) -> bool:
         """Refuse new work and wait for what there is; False if it took longer than `timeout_s`."""
         with self._changed:
-            self._accepting = False
+            self._draining, self._accepting = self._draining or self._accepting, False
             return self._changed.wait_for(lambda: not self._scheduler.busy, timeout_s)
 
     def stop(self) -> None:
         """End at once, or behind the running pass: whatever is not answered fails with Unavailable."""
         with self._changed:
-            self._accepting, self._stopping = False, True
+            self._accepting, self._draining, self._stopping = False, False, True
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
@@ -171,5 +174,6 @@ class Service:
             metrics.failed += self._scheduler.reset(failed)
             going_on = self._failures <= self.settings.restarts
             self._accepting = self._accepting and going_on
+            self._draining = self._draining and going_on
             self._changed.notify_all()
         return going_on

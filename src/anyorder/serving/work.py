@@ -25,6 +25,8 @@ class Terms:
     """Seconds from now after which nobody wants the answer any more; None: no limit."""
     tag: str = ""
     """Names the request in logs."""
+    continues: bool = False
+    """It goes on with an answer that was let in before: neither a full queue nor a service that drains refuses it."""
     salt: str = ""
     """Prefixes are only shared between works with the same salt, so that time does not tell what others asked."""
 

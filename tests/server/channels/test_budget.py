@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -219,6 +220,16 @@ def test_steps_that_the_whole_answer_shares_are_refused() -> None:
         answer = refused(server.chat(thinking_budget=3, diffusion={"steps": 6}))
         assert (answer["param"], "steps" in answer["message"]) == ("thinking_budget", True)
         assert server.chat(thinking_budget=3).status_code == 200
+
+
+def test_a_server_that_drains_lets_answers_end() -> None:
+    with live(speaking("<think>" + "a" * 540), engine=ROOM) as server, ThreadPoolExecutor() as pool:
+        asked = pool.submit(lambda: server.chat(**{**ASKED, "max_tokens": 300}, thinking_budget=100))
+        assert eventually(lambda: server.service.status().running == 1)
+        assert server.service.drain(60)
+        body = asked.result().json()
+    assert body["choices"][0]["message"]["reasoning_content"] == "a" * 93
+    assert body["usage"]["completion_tokens"] == 300
 
 
 def eventually(true: Callable[[], bool]) -> bool:
