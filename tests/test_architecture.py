@@ -36,7 +36,8 @@ ALLOWED = {
     "engine": "runner decoders canvas window events cache draws errors",
     "scoring": "request resolve decoders draws canvas window params events errors",
     "api": "scoring prompt resolve request generation engine models cache runner canvas params events errors",
-    "serving": "scoring prompt resolve request engine runner cache decoders canvas window models params events errors seams",
+    "serving": "seams scoring prompt resolve request engine runner cache decoders canvas window models params events "
+    "errors",
     "evaluation": "api scoring models params errors",
     "precision": "models rates runner window",
     "plan": "models rates runner cache window errors",
@@ -46,7 +47,7 @@ ALLOWED = {
     "conversion": "reporting api prompt resolve models training params errors",
     "sweep": "reporting bench seams exam api tasks models canvas prompt params policies errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
-    "server": "serving scoring prompt params policies canvas models generation events errors seams",  # HTTP at the edge of the service
+    "server": "serving seams scoring prompt params policies canvas models generation events errors",  # HTTP at its edge
     "bench": "errors",  # a client of any server: knows nothing of ours
     "cli": "*",
     "__init__": "*",

@@ -215,7 +215,7 @@ def event_types() -> str:
     rows = (
         (code(event.__name__), code(*(f.name for f in dataclasses.fields(event))), _summary(event))
         for event in {kind.__name__: kind for kind in below(events.Event)}.values()  # slots make two of each
-        if not event.__subclasses__()
+        if not event.__subclasses__() and event.__module__ == events.__name__
     )
     return table("event", "fields", "meaning", rows=rows)
 

@@ -50,7 +50,8 @@ def evaluated(folder: Path, kind: str, model_args: str) -> list[dict[str, object
     (folder / "sums.yaml").write_text(task, "utf-8")
     command = [
         sys.executable, "-m", "anyorder.evaluation.harness", "--model", "anyorder", "--model_args", model_args,
-        "--batch_size", "2", "--tasks", "sums", "--include_path", str(folder), "--output_path", str(folder / "out"), "--log_samples",
+        "--batch_size", "2", "--tasks", "sums", "--include_path", str(folder), "--log_samples",
+        "--output_path", str(folder / "out"),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -80,6 +80,8 @@ def slow_choice(scores: list[float], bias: list[float], moe: MoeConfig) -> dict[
 def slow(layer: SparseMLP, x: Tensor) -> Tensor:
     """One token, one expert at a time."""
     rows: list[Tensor] = []
+    assert isinstance(layer.gate_up, Tensor)
+    assert isinstance(layer.down, Tensor)
     for token in x:
         raw = layer.router @ token
         scores = raw.exp() / raw.exp().sum() if layer.moe.score == "softmax" else 1 / (1 + torch.exp(-raw))

@@ -13,6 +13,7 @@ from torch import Tensor
 from anyorder.errors import ModelError, ParameterError
 from anyorder.models.load import load
 from anyorder.models.loaded import LoadedModel
+from anyorder.models.moe import Blocks
 from anyorder.models.shift import ShiftReport, check_shift
 from anyorder.models.transformer import Attend, Changes, Transformer
 
@@ -32,6 +33,7 @@ class Counting(Transformer):
         attend: Attend,
         rows: Tensor | None = None,
         adapted: Changes | None = None,
+        blocks: Blocks | None = None,
     ) -> Tensor:
         assert ((ids.view(-1, len(TEXT)) == MASK).sum(-1) == 1).all(), "one token is masked at a time"
         return (positions + TEXT[0] + self.shifted)[:, None]

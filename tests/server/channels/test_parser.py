@@ -23,7 +23,8 @@ GEMMA_CALL = '<|tool_call>call:f{a:1,s:<|"|>x, {y}<|"|>,l:[true,null,-2.5],o:{k:
 
 def channels(syntax: Syntax, **options: Any) -> Channels:
     numbers = itertools.count()
-    return Channels(syntax, **{"tools": NAMES, "new_id": lambda: f"call_{next(numbers)}", **options})
+    defaults: dict[str, Any] = {"tools": NAMES, "new_id": lambda: f"call_{next(numbers)}"}
+    return Channels(syntax, **{**defaults, **options})
 
 
 def spoken(syntax: Syntax, *pieces: str, **options: Any) -> Spoken:
