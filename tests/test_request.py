@@ -90,7 +90,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         "llada",
         {"threshold": 0.9, "steps": 4},
         "policy 'threshold' does not read `steps`; drop it or use one of low_confidence, random, origin, maskgit_plus, "
-        "topk_margin, entropy, confidence_threshold, sequential, low_confidence_static, low_confidence_dynamic",
+        "topk_margin, entropy, confidence_threshold, sequential, low_confidence_static, low_confidence_dynamic, "
+        "ddpm_cache, ddpm, renoise",
     ),
     ("llada", {"steps": 17}, "`steps` is 17, but only 16 slots are to be decided; use at most that"),
     (

@@ -37,7 +37,7 @@ def test_every_answer_keeps_the_rules(request: Request) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "renoise"])  # which cleans noise, not masks
 @pytest.mark.parametrize("family", ANY_ORDER)
 def test_every_policy_runs_on_every_family(family: str, policy: str, temperature: float) -> None:
     model = tiny(family)

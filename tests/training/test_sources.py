@@ -169,8 +169,8 @@ def test_a_long_text_is_tokenized_in_chunks_and_comes_out_the_same(
         ("chat", {"messages": [{"role": "assistant", "content": "a"}]}, 'line 2: "messages" begins with an answer'),
         (
             "chat",
-            {"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]},
-            "line 2: messages[1]: role must be one of system, user, assistant, got 'tool'",
+            {"messages": [{"role": "user", "content": "a"}, {"role": "critic", "content": "b"}]},
+            "line 2: messages[1]: role must be one of system, user, assistant, tool, got 'critic'",
         ),
         ("chat", chat("a", "b") | {"messages": [{"role": "user", "content": 3}]}, "line 2: messages[0]: content must"),
         (

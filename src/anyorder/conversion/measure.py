@@ -16,7 +16,7 @@ from anyorder.reporting.journal import Record
 from anyorder.reporting.similarity import common_prefix, edit_similarity, repetition
 
 THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
-DRAFTS: tuple[str, ...] = tuple(draft for draft in get_args(Draft) if draft != "auto")
+DRAFTS: tuple[str, ...] = tuple(draft for draft in get_args(Draft) if draft not in ("auto", "block"))
 
 Records = Mapping[str, Mapping[str, Record]]
 """Section -> prompt id -> what was measured, as it stands in report.json."""
