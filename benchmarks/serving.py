@@ -3,10 +3,10 @@
     python benchmarks/serving.py --plot docs/assets/serving.png     # needs the extras bench and server
     python benchmarks/serving.py --model FOLDER --concurrency 1 2 --requests 2 --tokens 4
 
-Server and clients share one process and one machine. Prompts are random words, so no load finds those of an earlier one
-in the cache of prefixes; every answer has all its tokens (`ignore_eos`). A lone request drafts by itself (`ngram`), and
-is measured without drafts, too. The script fails if any request does, or if the largest load reaches less than
-`--at-least` times the throughput of one.
+Server and clients share one process and one machine. Prompts are the built-in ones, and no prefix is kept, so that no
+load gains by an earlier one; every answer has all its tokens (`ignore_eos`). A lone request drafts by itself
+(`ngram`), and is measured without drafts, too. The script fails if any request does, or if the largest load reaches less
+than `--at-least` times the throughput of one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def measured(target: Target, load: Closed, args: argparse.Namespace, *, draft: s
     """One load; requests are three rounds of it, or `--requests` if that is more."""
     extra = {"ignore_eos": True, "diffusion": {"draft": draft}}
     name = asyncio.run(model_name(target))
-    workload = Workload(model=name, words=Range(20, 40), max_tokens=Range(args.tokens, args.tokens), extra=extra)
+    workload = Workload(model=name, max_tokens=Range(args.tokens, args.tokens), extra=extra)
     file = RecordFile(None, {})
     amount = Amount(requests=max(args.requests, 3 * load.concurrency), warm_up=load.concurrency)
     asyncio.run(run(target, workload, [load], amount, file))
@@ -67,7 +67,7 @@ def main() -> None:
     args = parser.parse_args()
     facts: dict[str, Any] = machine()
     model = anyorder.load(args.model)
-    engine = ServiceSettings(kv_bytes=args.kv_bytes, max_running=max(args.concurrency))
+    engine = ServiceSettings(kv_bytes=args.kv_bytes, max_running=max(args.concurrency), prefix_share=0.0)
     with serving(model, engine=engine) as server:
         target = Target(url=f"{server.url}/v1/")
         plain = measured(target, Closed(args.concurrency[0]), args, draft="none")

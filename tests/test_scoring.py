@@ -159,6 +159,18 @@ def test_a_monte_carlo_score_has_no_noise_where_all_tokens_are_equally_hard() ->
         assert scores.total == pytest.approx(6 * math.log(0.25))
 
 
+def test_a_monte_carlo_score_knows_its_error() -> None:
+    """Nine estimates of ten are within 2.5 of their errors, which halve with four times the samples."""
+    exact = under(JOINT, "llada", TEXT, mode="left_to_right", start=1).total
+    found = [under(JOINT, "llada", TEXT, mode="monte_carlo", start=1, samples=64, seed=seed) for seed in range(30)]
+    errors = [scores.error or 0.0 for scores in found]
+    assert sum(abs(s.total - exact) <= 2.5 * e for s, e in zip(found, errors, strict=True)) >= 27
+    more = [under(JOINT, "llada", TEXT, mode="monte_carlo", start=1, samples=256, seed=s).error or 0 for s in range(30)]
+    assert sum(more) / sum(errors) == pytest.approx(0.5, rel=0.1)
+    assert under(JOINT, "llada", TEXT, mode="monte_carlo", start=1, samples=1).error is None
+    assert under(JOINT, "llada", TEXT, mode="left_to_right", start=1).error is None
+
+
 def test_a_seed_names_the_maskings() -> None:
     first, again, other = (
         anyorder.score(tiny("llada"), PROSE, mode="monte_carlo", samples=9, seed=seed) for seed in (1, 1, 2)
@@ -310,7 +322,8 @@ def test_nan_is_an_error() -> None:
 
 def test_a_scored_event_is_plain_data() -> None:
     assert Scored(0, (1,), (-0.5,)).as_dict() == {
-        "type": "scored", "request": 0, "slots": (1,), "logprobs": (-0.5,), "alternatives": ()
+        "type": "scored", "request": 0, "slots": (1,), "logprobs": (-0.5,), "alternatives": (),
+        "error": None,
     }  # fmt: skip
 
 

@@ -88,6 +88,8 @@ class Scored(Event):
     logprobs: tuple[float, ...]  # natural logarithms; -inf where the token is impossible
     alternatives: tuple[tuple[tuple[int, float], ...], ...] = ()
     """Per slot the likeliest (id, logarithm), best first; () unless asked for."""
+    error: float | None = None
+    """Standard error of the sum of `logprobs` where random maskings estimate it; None where it is exact."""
 
 
 @dataclass(frozen=True, slots=True)

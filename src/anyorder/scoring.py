@@ -227,6 +227,8 @@ class Scores:
     passes: int
     positions: int
     """Canvas positions computed over all passes."""
+    error: float | None = None
+    """Standard error of `total` in nats, of monte_carlo with several samples; None where nothing is estimated."""
 
     @property
     def logprobs(self) -> tuple[float | None, ...]:
@@ -255,6 +257,7 @@ class ScoreFold:
     alternatives: dict[int, tuple[tuple[int, float], ...]] = field(
         default_factory=dict[int, tuple[tuple[int, float], ...]]
     )
+    error: float | None = None
     finished: Finished | None = None
 
     def add(self, event: Event) -> None:
@@ -263,6 +266,7 @@ class ScoreFold:
             case Started():
                 self.ids = event.ids
             case Scored():
+                self.error = event.error
                 self.logprobs.update(zip(event.slots, event.logprobs, strict=True))
                 self.alternatives.update(zip(event.slots, event.alternatives, strict=False))
             case Finished():
@@ -276,7 +280,11 @@ class ScoreFold:
         assert self.params.mode is not None, "the mode is resolved"
         tokens = tuple(self._token(slot, id) for slot, id in enumerate(self.ids))
         return Scores(
-            mode=self.params.mode, tokens=tokens, passes=self.finished.passes, positions=self.finished.positions
+            mode=self.params.mode,
+            tokens=tokens,
+            passes=self.finished.passes,
+            positions=self.finished.positions,
+            error=self.error,
         )
 
     def _token(self, slot: int, id: int) -> ScoredToken:

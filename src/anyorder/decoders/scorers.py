@@ -179,6 +179,8 @@ class MonteCarloScorer(Scorer):
         self.sample = 0
         self.sums = torch.zeros(max(self.end - first, 0), dtype=torch.float64)
         self.weights = torch.empty(0, dtype=torch.float64)  # of the rows of the planned pass
+        self.sizes: list[int] = []  # of the planned pass: rows of each sample
+        self.totals: list[float] = []  # estimates of the whole sum, one per sample
 
     def _masked(self, sample: int) -> Tensor:
         """The slots that a sample masks, ascending."""
@@ -193,14 +195,23 @@ class MonteCarloScorer(Scorer):
         masked = [self._masked(sample) for sample in range(self.sample, self.sample + count)]
         windows = [self.window(slots) for slots in masked]
         self.slots = torch.cat(masked)
+        self.sizes = [len(slots) for slots in masked]
         weights = [torch.full(slots.shape, len(self.sums) / len(slots) / self.samples) for slots in masked]
         self.weights = torch.cat(weights).double()
         self.sample += count
         return self.count(windows)
 
     def _found(self, decision: Tensor) -> list[Event]:
-        self.sums.index_add_(0, self.slots - self.first, decision[0].double() * self.weights)
+        shares = decision[0].double() * self.weights
+        self.sums.index_add_(0, self.slots - self.first, shares)
+        self.totals += [float(part.sum()) * self.samples for part in shares.split(self.sizes)]
         if self.sample < self.samples:
             return []
         self.next = self.end
-        return [Scored(self.canvas.request, tuple(range(self.first, self.end)), tuple(self.sums.tolist()))]
+        slots = tuple(range(self.first, self.end))
+        return [Scored(self.canvas.request, slots, tuple(self.sums.tolist()), error=self._error())]
+
+    def _error(self) -> float | None:
+        """Of the mean of the samples, as if they were drawn independently: evenly spread sizes make it smaller."""
+        totals = torch.tensor(self.totals, dtype=torch.float64)
+        return float(totals.std() / len(totals) ** 0.5) if len(totals) > 1 else None
