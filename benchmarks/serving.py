@@ -5,8 +5,8 @@
 
 Server and clients share one process and one machine. Prompts are the built-in ones, and no prefix is kept, so that no
 load gains by an earlier one; every answer has all its tokens (`ignore_eos`). A lone request drafts by itself
-(`ngram`), and is measured without drafts, too. The script fails if any request does, or if the largest load reaches less
-than `--at-least` times the throughput of one.
+(`ngram`), and is measured without drafts, too. The script fails if any request does, or if the largest load reaches
+less than `--at-least` times the throughput of one.
 """
 
 from __future__ import annotations
