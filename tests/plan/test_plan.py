@@ -17,7 +17,7 @@ from anyorder.models.families import recognise
 from anyorder.plan.decide import Batches, fleet, million_tokens, paying, sharded
 from anyorder.plan.machine import Machine
 from anyorder.plan.presets import MACHINES
-from anyorder.plan.probe import measure
+from anyorder.plan.probe import _rising, measure  # pyright: ignore[reportPrivateUsage]
 from anyorder.plan.report import Question, plan
 from anyorder.plan.roofline import Pass, Roofline
 from anyorder.plan.sizes import Experts, Sizes, sizes_of
@@ -157,6 +157,10 @@ def test_sizes_are_those_of_the_checkpoint() -> None:
     assert found.head == 6400
     assert found.kv_bytes == 2 * 2 * 32 * 2.0
     assert found.weight_bytes == 2.0 * found.parameters
+
+
+def test_fewer_rows_never_take_longer() -> None:
+    assert _rising([(1, 5.0), (2, 3.0), (4, 4.0), (8, 6.0)]) == [(1, 3.0), (2, 3.0), (4, 4.0), (8, 6.0)]
 
 
 def test_a_machine_is_measured_with_the_shapes_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,7 @@ def sharded(machine: Machine, shards: int) -> Machine:
         name=machine.name if shards == 1 else f"{shards} x {machine.name}",
         bandwidth=machine.bandwidth * shards,
         matrix_rate=machine.matrix_rate * shards,
+        attention_rate=None if machine.attention_rate is None else machine.attention_rate * shards,
         memory=None if machine.memory is None else machine.memory * shards,
         price=None if machine.price is None else machine.price * shards,
         measured=machine.measured,

@@ -27,6 +27,8 @@ class Machine:
     """Of an hour, in any currency; None: unknown."""
     measured: bool = False
     """By `anyorder plan`; otherwise from a data sheet or as given."""
+    attention_rate: float | None = None
+    """Operations per second of attention; None: as those of matrix products."""
     products: tuple[tuple[int, float], ...] = ()
     """Measured (rows, seconds per weight) of a product with the model's matrices; empty: the two rates above say it."""
     layer_s: float = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,7 @@ LAYERS = 4
 WINDOWS = 8
 TOKENS = 64
 CONTEXT = 64
+FAR = 16
 
 Report = Callable[[str], None]
 
@@ -47,6 +49,7 @@ def measure(
         report(f"products of {rows} rows")
         products.append((rows, _weight_s(matrices, rows, dtype, device)))
     del matrices
+    products = _rising(products)
     report("layers")
     machine = Machine(
         name=name,
@@ -56,8 +59,15 @@ def measure(
         measured=True,
         products=tuple(products),
     )
+    machine = replace(machine, attention_rate=_attention_rate(config, dtype, device))
     layer, token, window = _rest(config, machine, dtype, device)
     return replace(machine, layer_s=layer, token_s=token, window_s=window)
+
+
+def _rising(products: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Fewer rows never take longer: where they seem to, something disturbed the measurement."""
+    least = list(accumulate((seconds for _, seconds in reversed(products)), min))
+    return [(rows, seconds) for (rows, _), seconds in zip(products, reversed(least), strict=True)]
 
 
 def _memory(device: torch.device) -> int | None:
@@ -125,19 +135,37 @@ def _rest(
     What a layer and a sequence cost is seen best where the products are next to nothing, in a narrow network.
     """
     dense = replace(config, num_layers=min(LAYERS, config.num_layers), vocab_size=64, moe=None)
-    narrow = replace(dense, hidden_size=64, intermediate_size=64)
+    narrow = _narrow(config)
     layer, layers = (_pass_s(narrow, batch, 1, dtype, device) for batch in (1, WINDOWS))
     window = max(0.0, layers - layer) / (WINDOWS - 1)
     products = sum(inner * outer for inner, outer in _shapes(dense)) * machine.weight_s(TOKENS, dtype.itemsize)
-    token = max(0.0, _pass_s(dense, 1, TOKENS, dtype, device) - products - layer) / TOKENS
+    attention = 4.0 * config.query_size * TOKENS * (TOKENS + CONTEXT) / (machine.attention_rate or machine.matrix_rate)
+    token = max(0.0, _pass_s(dense, 1, TOKENS, dtype, device) - products - attention - layer) / TOKENS
     return max(0.0, layer - window), token, window
 
 
-def _pass_s(config: ModelConfig, batch: int, rows: int, dtype: torch.dtype, device: torch.device) -> float:
-    """Seconds of a pass per layer; every sequence has `CONTEXT` stored columns before its rows."""
+def _attention_rate(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> float | None:
+    """From what more columns cost the same rows; None where it cannot be told from nothing."""
+    narrow = _narrow(config)
+    more = FAR * CONTEXT
+    short, long = (_pass_s(narrow, 1, TOKENS, dtype, device, context) for context in (CONTEXT, more))
+    operations = 4.0 * config.query_size * TOKENS * (more - CONTEXT)
+    return operations / (long - short) if long > short else None
+
+
+def _narrow(config: ModelConfig) -> ModelConfig:
+    """Next to no products, and everything else as in the model."""
+    layers = min(LAYERS, config.num_layers)
+    return replace(config, num_layers=layers, vocab_size=64, moe=None, hidden_size=64, intermediate_size=64)
+
+
+def _pass_s(
+    config: ModelConfig, batch: int, rows: int, dtype: torch.dtype, device: torch.device, context: int = CONTEXT
+) -> float:
+    """Seconds of a pass per layer; every sequence has `context` stored columns before its rows."""
     runner = Runner(_network(config, dtype, device))
-    windows = [_window(rows) for _ in range(batch)]
-    storages = [runner.storage(CONTEXT + rows) for _ in range(batch)]
+    windows = [_window(rows, context) for _ in range(batch)]
+    storages = [runner.storage(context + rows) for _ in range(batch)]
     return best_time(lambda: runner.forward(windows, storages), device, seconds=SECONDS) / config.num_layers
 
 
@@ -152,11 +180,11 @@ def _network(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> T
     return network.eval()
 
 
-def _window(rows: int) -> Window:
+def _window(rows: int, context: int) -> Window:
     return Window(
         ids=torch.zeros(rows, dtype=torch.int64),
-        start=CONTEXT,
-        visible=CONTEXT + rows,
+        start=context,
+        visible=context + rows,
         rows=torch.arange(rows),
         attention="bidirectional",
     )

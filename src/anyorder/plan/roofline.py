@@ -58,7 +58,7 @@ class Roofline:
         columns = p.batch * p.context
         reading = columns * self.sizes.kv_bytes / self.machine.bandwidth
         operations = 4.0 * self.sizes.query_size * self.sizes.layers * p.rows * columns
-        return max(reading, operations / self.machine.matrix_rate)
+        return max(reading, operations / (self.machine.attention_rate or self.machine.matrix_rate))
 
     def _rest(self, p: Pass) -> float:
         machine = self.machine
