@@ -42,7 +42,8 @@ ALLOWED = {
     "precision": "models rates runner window",
     "plan": "models rates runner cache window errors",
     "exam": "reporting api tasks models canvas",
-    "seams": "resolve request runner engine decoders generation draws canvas window models params events errors",
+    "seams": "resolve request runner engine decoders generation policies draws canvas window models params events "
+    "errors",
     "chat": "api prompt cache canvas params events errors",
     "conversion": "reporting api prompt resolve models training params errors",
     "sweep": "reporting bench seams exam api tasks models canvas prompt params policies errors",

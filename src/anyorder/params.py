@@ -10,11 +10,11 @@ from typing import Any, Literal, get_args
 
 from anyorder.errors import ParameterError
 from anyorder.policies.catalog import POLICIES
+from anyorder.policies.noise import Noise
 
 Mode = Literal["auto", "causal", "full", "block"]
 CacheName = Literal["auto", "none", "block", "prefix", "dual", "sub_block"]
 Growth = Literal["fixed", "block"]
-Noise = Literal["loglinear", "cosine", "square", "square_root", "log"]
 Draft = Literal["auto", "none", "lookup", "ngram", "denoiser", "block"]
 
 

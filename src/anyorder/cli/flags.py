@@ -103,6 +103,27 @@ def parse_ids(text: str) -> tuple[int, ...]:
         raise typer.BadParameter(f"{text!r} is no list of token ids; write them as 5,6") from None
 
 
+def parse_list(kind: type, example: str, *, blanks: bool = True) -> Callable[[str], tuple[Any, ...]]:
+    """A parser of `256,128` -> (256, 128).
+
+    Args:
+        example: what the errors show.
+        blanks: pass over empty places, as behind a last comma; False refuses them.
+    """
+    noun = "value" if kind is str else "number"
+
+    def parse(text: str) -> tuple[Any, ...]:
+        try:
+            values = tuple(kind(part.strip()) for part in text.split(",") if part.strip() or not blanks)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is no list of numbers; write them as {example}") from None
+        if not values:
+            raise typer.BadParameter(f"no {noun} given; write them as {example}")
+        return values
+
+    return parse
+
+
 def parse_pairs(value_type: type[int] | type[float]) -> Callable[[str], dict[int, Any]]:
     """A parser of `5=-1.5,6=2` -> {5: -1.5, 6: 2.0}."""
 

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 
 from anyorder.cli.decoding import load_model
-from anyorder.cli.flags import Flag
+from anyorder.cli.flags import Flag, parse_list
 from anyorder.cli.jsonl import read_jobs
 from anyorder.cli.progress import counting
 from anyorder.cli.terminal import err_console, write_out
@@ -26,17 +25,6 @@ if TYPE_CHECKING:
 ANSWER, THRESHOLDS = 160, "0.5,0.7,0.8,0.9,0.95,0.99"
 
 
-def parse_numbers(text: str) -> tuple[float, ...]:
-    """`0.5,0.9` -> (0.5, 0.9)."""
-    try:
-        numbers = tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no list of numbers; write them as 0.7,0.9") from None
-    if not numbers:
-        raise typer.BadParameter("no number given; write them as 0.7,0.9")
-    return numbers
-
-
 REPORT_FLAGS = (
     Flag(name="base", type=str, metavar="SOURCE", panel="Report", shown_default="MODEL without its adapter",
          help="The autoregressive model that MODEL was made from, to compare with."),
@@ -47,7 +35,8 @@ REPORT_FLAGS = (
     Flag(name="max_new_tokens", type=int, metavar="N", panel="Report", shown_default=str(ANSWER),
          help="Longest answer, in tokens."),
     Flag(name="thresholds", type=tuple, metavar="X,X,...", panel="Report", shown_default=THRESHOLDS,
-         parser=parse_numbers, help="Thresholds at which the model decodes in any order, with nothing verified."),
+         parser=parse_list(float, "0.7,0.9"),
+         help="Thresholds at which the model decodes in any order, with nothing verified."),
     Flag(name="fresh", type=bool, panel="Report", help="Begin anew, whatever the folder holds."),
 )  # fmt: skip
 

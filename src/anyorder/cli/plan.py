@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anyorder.cli.decoding import waiting
-from anyorder.cli.flags import Flag, takes
+from anyorder.cli.flags import Flag, parse_list, takes
 from anyorder.cli.inspect import HUB_FLAGS, read_model
 from anyorder.cli.plan_view import show_plan
 from anyorder.cli.terminal import err_console
@@ -42,22 +42,6 @@ BYTES = {"float64": 8.0, "float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8"
 DATA_SHEET = "bfloat16"
 
 
-def parse_counts(text: str) -> tuple[int, ...]:
-    """`4,8` -> (4, 8)."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no list of numbers; write them as 4,8,16") from None
-
-
-def parse_rates(text: str) -> tuple[float, ...]:
-    """`1.5,2` -> (1.5, 2.0)."""
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no list of numbers; write them as 1.5,2") from None
-
-
 MACHINE_FLAGS = (
     Flag(name="machine", type=str, metavar="NAME", panel="Machine", shown_default="this, measured",
          help="a100, h100, h200, b200, l4, l40s, rtx4090, rtx5090, mi300x (from data sheets, not measured), this, or a "
@@ -75,11 +59,12 @@ QUESTION_FLAGS = (
     Flag(name="context", type=int, metavar="N", panel="Decoding", shown_default="1024",
          help="Tokens of prompt and answer that a sequence has, on average."),
     Flag(name="block_length", type=tuple, metavar="N,N,...", panel="Decoding", shown_default="4,8,16,32",
-         parser=parse_counts, help="Tokens that a denoising pass feeds per sequence."),
+         parser=parse_list(int, "4,8,16", blanks=False), help="Tokens that a denoising pass feeds per sequence."),
     Flag(name="batch", type=tuple, metavar="N,N,...", panel="Decoding", shown_default="1,2,4,...,64",
-         parser=parse_counts, help="Sequences that share a pass."),
+         parser=parse_list(int, "4,8,16", blanks=False), help="Sequences that share a pass."),
     Flag(name="tpf", type=tuple, metavar="X,X,...", panel="Decoding", shown_default="1.5,2,3,5",
-         parser=parse_rates, help="Tokens per forward of a sequence, as you measured them."),
+         parser=parse_list(float, "1.5,2", blanks=False),
+         help="Tokens per forward of a sequence, as you measured them."),
     Flag(name="load", type=float, metavar="X", panel="Decoding",
          help="Tokens per second to deliver; tells how many machines it takes."),
 )  # fmt: skip

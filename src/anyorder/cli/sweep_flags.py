@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import typer
-
-from anyorder.cli.flags import DECODE_FLAGS, Flag
+from anyorder.cli.flags import DECODE_FLAGS, Flag, parse_list
 
 _NOT_SWEPT = ("top_logprobs", "measure_drift")  # they change what is reported, and its time, not the answer
 SAMPLES, BUDGET, CONFIDENCE = 1000, 0.05, 0.95
-
-
-def values_of(kind: type) -> Callable[[str], tuple[Any, ...]]:
-    """A parser of `256,128` -> (256, 128)."""
-
-    def parse(text: str) -> tuple[Any, ...]:
-        try:
-            values = tuple(kind(part.strip()) for part in text.split(",") if part.strip())
-        except ValueError:
-            raise typer.BadParameter(f"{text!r} is no list of numbers; write them as 256,128") from None
-        if not values:
-            raise typer.BadParameter("no value given; write them as 256,128")
-        return values
-
-    return parse
 
 
 def _swept(flag: Flag) -> Flag:
     if flag.parser is not None or flag.type not in (int, float, str):
         return flag
     return dataclasses.replace(
-        flag, type=tuple, metavar=f"{flag.metavar},...", parser=values_of(flag.type), shown_default=False
+        flag, type=tuple, metavar=f"{flag.metavar},...", parser=parse_list(flag.type, "256,128"), shown_default=False
     )
 
 

@@ -19,6 +19,12 @@ ROWS = 64
 """Rows of logits that are judged at once: what a softmax takes besides them stays small."""
 
 
+def refuse_nan(logprobs: Tensor) -> None:
+    """Raise ModelError if the network computed nan."""
+    if bool(logprobs.isnan().any()):
+        raise ModelError("the model's logits are nan: its weights are damaged, or its numbers overflow")
+
+
 class Scorer(DecoderBase):
     """What scorers share: they judge the rows of a pass against the given tokens.
 
@@ -54,8 +60,7 @@ class Scorer(DecoderBase):
 
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`: says what was found."""
-        if bool(decision[0].isnan().any()):
-            raise ModelError("the model's logits are nan: its weights are damaged, or its numbers overflow")
+        refuse_nan(decision[0])
         self.passes += 1
         events = self._found(decision) if self.slots.numel() else []
         return events if self.next < self.end else events + self.finish("length")

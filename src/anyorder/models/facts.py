@@ -44,7 +44,7 @@ def describe(
         context: positions to size the keys and values for; None: the checkpoint's whole context.
     """
     parameters = num_parameters(config, spec)
-    per_token = 2 * sum(prod(config.kv_shape(layer)) for layer in range(config.num_layers)) * dtype.itemsize
+    per_token = kv_numbers(config) * dtype.itemsize
     positions = config.max_context if context is None else context
     return Facts(
         num_parameters=parameters,
@@ -55,6 +55,11 @@ def describe(
         kv_bytes=per_token * positions,
         dtype=dtype,
     )
+
+
+def kv_numbers(config: ModelConfig) -> int:
+    """Numbers that a token leaves in the cache, keys and values of all layers."""
+    return 2 * sum(prod(config.kv_shape(layer)) for layer in range(config.num_layers))
 
 
 def _idle(config: ModelConfig) -> int:

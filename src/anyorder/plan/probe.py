@@ -10,6 +10,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from anyorder.models.adapter import product_sizes
 from anyorder.models.config import ModelConfig
 from anyorder.models.linear import Linear, PackedLinear, can_pack
 from anyorder.models.transformer import Transformer
@@ -100,12 +101,8 @@ def _matrices(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> 
 
 def _shapes(config: ModelConfig) -> Iterable[tuple[int, int]]:
     """(in, out) of a layer's products; of a layer with experts, those of one of them."""
-    hidden = config.hidden_size
     inner = config.intermediate_size if config.moe is None else config.moe.expert_size
-    yield hidden, config.query_size + 2 * config.kv_size
-    yield config.query_size, hidden
-    yield hidden, 2 * inner
-    yield inner, hidden
+    return product_sizes(replace(config, intermediate_size=inner, moe=None)).values()
 
 
 def _laid_out(weight: Tensor, bias: nn.Parameter | None) -> nn.Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anyorder.models.config import ModelConfig
-from anyorder.models.facts import num_parameters
+from anyorder.models.facts import kv_numbers, num_parameters
 from anyorder.models.spec import FamilySpec
 
 
@@ -69,7 +69,7 @@ def sizes_of(config: ModelConfig, spec: FamilySpec, itemsize: float) -> Sizes:
         head=table,
         parameters=parameters,
         layers=config.num_layers,
-        kv_size=2 * config.num_layers * config.kv_size,
+        kv_size=kv_numbers(config),
         query_size=config.query_size,
         itemsize=itemsize,
         experts=experts,

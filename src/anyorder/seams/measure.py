@@ -54,7 +54,8 @@ def measure_seams(
         ParameterError: the request was not finished, is not that of these parameters, was decoded with guidance, or
             changed its mind about a slot.
     """
-    scorer = build_seam_scorer(model, events, DecodeParams.of(params, **changes), tokens=TOKENS)
+    resolved = resolve(DecodeParams.of(params, **changes), model, holes=count_holes(prompt_of(events)))
+    scorer = build_seam_scorer(model, events, resolved, tokens=TOKENS)
     engine = Engine(Runner(model.network, model.adapter), [RunningSequence(scorer)])
     found = engine.start()
     passes: list[PassGap] = []
@@ -72,16 +73,17 @@ def build_seam_scorer(
 ) -> SeamScorer:
     """From the events of a finished request to what an engine runs to find its seams.
 
+    Args:
+        params: of the request, from `resolve`.
     Raises:
         ParameterError: see `measure_seams`.
     """
-    prompt = _prompt(events)
-    resolved = resolve(params, model, holes=count_holes(prompt))
-    _check(resolved, events)
-    fold = Fold(lambda ids: "", model.stop_ids if resolved.stop_ids is None else resolved.stop_ids, lambda: 0.0, 0.0)
+    prompt = prompt_of(events)
+    _check(params, events)
+    fold = Fold(lambda ids: "", model.stop_ids if params.stop_ids is None else params.stop_ids, lambda: 0.0, 0.0)
     for event in events:
         fold.add(event)
-    decoder = build_decoder(resolved, model, prompt)
+    decoder = build_decoder(params, model, prompt)
     canvas = Canvas(
         torch.tensor(fold.ids),
         torch.zeros(len(fold.ids), dtype=torch.bool),
@@ -89,7 +91,7 @@ def build_seam_scorer(
         answer_start=fold.answer_start,
         request=request,
     )
-    if resolved.mode == "causal":
+    if params.mode == "causal":
         return SeamScorer(canvas, (), Sampling(mask_id=None), tokens=tokens)
     if not isinstance(decoder, FullDecoder | BlockDecoder):
         raise ParameterError(f"{model.spec.title} decides its slots anew in every pass: no seams", param="events")
@@ -97,7 +99,7 @@ def build_seam_scorer(
     return SeamScorer(canvas, commits, decoder.chooser.sampling, tokens=tokens)
 
 
-def _prompt(events: Sequence[Event]) -> list[int | Hole]:
+def prompt_of(events: Sequence[Event]) -> list[int | Hole]:
     """What the request began with.
 
     Raises:

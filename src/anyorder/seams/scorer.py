@@ -10,9 +10,10 @@ from torch import Tensor
 from anyorder.canvas import Canvas
 from anyorder.decoders.base import DecoderBase
 from anyorder.decoders.choose import Sampling
+from anyorder.decoders.scorers import refuse_nan
 from anyorder.draws import wide_dtype
-from anyorder.errors import ModelError
 from anyorder.events import Event
+from anyorder.policies.score import log_probabilities
 from anyorder.seams.gaps import gap_of, known_sets
 from anyorder.seams.replay import JointCommit
 from anyorder.seams.report import Seam
@@ -61,14 +62,13 @@ class SeamScorer(DecoderBase):
 
     def decide(self, rows: list[Tensor]) -> Tensor:
         """[1, canvases x n] on the device of the rows: log-probabilities of the committed ids."""
-        ids = self.commits[self.done].ids.to(rows[0].device, non_blocking=True)[:, None]
-        found = [self.sampling.adjust(each.float()).log_softmax(-1).gather(1, ids)[:, 0] for each in rows]
+        ids = self.commits[self.done].ids.to(rows[0].device, non_blocking=True)
+        found = [log_probabilities(self.sampling.adjust(each), ids)[0] for each in rows]
         return torch.cat(found)[None].to(wide_dtype(rows[0].device))
 
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`: folds what is complete."""
-        if bool(decision.isnan().any()):
-            raise ModelError("the model's logits are nan: its weights are damaged, or its numbers overflow")
+        refuse_nan(decision)
         self.passes += 1
         self.found.append(decision[0].double().view(self.asked.shape))
         self.known = self.known[self.asked.shape[0] :]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anyorder.canvas import count_holes
 from anyorder.resolve import resolve
-from anyorder.seams.measure import build_seam_scorer
+from anyorder.seams.measure import build_seam_scorer, prompt_of
 from anyorder.serving.job import Job
 from anyorder.serving.settings import ServiceSettings
 from anyorder.serving.ticket import Ticket
@@ -26,8 +27,8 @@ def make_seam_job(
         ParameterError, ContextError, ModelError: the answer has no seams that could be measured.
     """
     tokens = min(settings.prefill_tokens, settings.pass_tokens)
-    scorer = build_seam_scorer(model, work.events, work.params, tokens=tokens, request=number)
-    params = resolve(work.params, model, holes=work.holes)
+    params = resolve(work.params, model, holes=count_holes(prompt_of(work.events)))
+    scorer = build_seam_scorer(model, work.events, params, tokens=tokens, request=number)
     return Job(
         number=number,
         work=work,

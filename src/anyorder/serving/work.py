@@ -9,7 +9,7 @@ from typing import get_args
 
 from anyorder.canvas import Hole
 from anyorder.errors import ParameterError
-from anyorder.events import Event, Started
+from anyorder.events import Event
 from anyorder.params import DecodeParams
 from anyorder.scoring import ScoreParams
 from anyorder.serving.settings import Priority as Priority
@@ -69,12 +69,6 @@ class SeamWork(Terms):
     """All of the answer's; where its caller ended it, with a Finished at the end all the same."""
     params: DecodeParams
     """Those of the answer."""
-
-    @property
-    def holes(self) -> int:
-        """Slots of the prompt that were filled."""
-        first = self.events[0] if self.events else None
-        return sum(slot < first.answer_start for slot in first.open) if isinstance(first, Started) else 0
 
 
 AnyWork = Work | ScoreWork | SeamWork

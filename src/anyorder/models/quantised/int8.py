@@ -34,11 +34,8 @@ def rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
     return values, scale
 
 
-class Int8Linear(nn.Module):
-    """Weights in 8 bits, activations as they are. Half the memory of bfloat16; faster where reading is the limit.
-
-    On a CPU few rows are PyTorch's own kernel, which computes with bfloat16 activations; otherwise the matrix is turned
-    back for the product.
+class _Rounded(nn.Module):
+    """A matrix in 8 bits.
 
     Args:
         weight: [out, in]; not kept.
@@ -54,6 +51,14 @@ class Int8Linear(nn.Module):
         self.register_buffer("values", values)
         self.register_buffer("scale", scale)
         self.bias = bias
+
+
+class Int8Linear(_Rounded):
+    """Weights in 8 bits, activations as they are. Half the memory of bfloat16; faster where reading is the limit.
+
+    On a CPU few rows are PyTorch's own kernel, which computes with bfloat16 activations; otherwise the matrix is turned
+    back for the product.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] -> [..., out], in the dtype of x."""
@@ -67,25 +72,11 @@ class Int8Linear(nn.Module):
         return y if self.bias is None else y + self.bias
 
 
-class Int8DynamicLinear(nn.Module):
+class Int8DynamicLinear(_Rounded):
     """Weights and activations in 8 bits, the latter with a scale per row found on the way: the product is of integers.
 
     Integers add up exactly, so a row's result does not depend on how many rows are computed with it.
-
-    Args:
-        weight: [out, in]; not kept.
-        bias: [out] or None.
     """
-
-    values: Tensor
-    scale: Tensor
-
-    def __init__(self, weight: Tensor, bias: nn.Parameter | None) -> None:
-        super().__init__()
-        values, scale = rounded(weight)
-        self.register_buffer("values", values)
-        self.register_buffer("scale", scale)
-        self.bias = bias
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] -> [..., out], in the dtype of x; the scales are applied in float32."""
