@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import anyorder
-from anyorder.canvas import Canvas
-from anyorder.decoders.choose import Sampling
-from anyorder.decoders.renoise import Cleaning, RenoiseDecoder
-from anyorder.draws import Draws, Stream
 from anyorder.errors import ModelError, ParameterError
 from anyorder.runner import Runner
 from anyorder.window import Window
 
 transformers = pytest.importorskip("transformers")
-generation = pytest.importorskip("transformers.models.diffusion_gemma.generation_diffusion_gemma")
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "diffusion_gemma"
 TOLERANCE = 2e-4
@@ -96,99 +89,6 @@ def test_logits_are_those_of_transformers(changes: dict[str, Any], tmp_path: Pat
     capped = (reference.lm_head(hidden) / 30).tanh() * 30
     window = Window(ids=text[0], start=0, visible=11, rows=torch.arange(11), attention="causal", stores=False)
     torch.testing.assert_close(Runner(model.network).forward([window], [None])[0], capped, atol=TOLERANCE, rtol=0)
-
-
-@dataclass
-class Tape:
-    """The draws that transformers makes."""
-
-    noise: list[Tensor] = field(default_factory=list[Tensor])
-    tokens: list[Tensor] = field(default_factory=list[Tensor])
-
-    def record(self, patch: pytest.MonkeyPatch) -> None:
-        multinomial, randint = torch.multinomial, torch.randint
-
-        def drawn(*args: Any, **kwargs: Any) -> Tensor:
-            self.tokens.append(multinomial(*args, **kwargs))
-            return self.tokens[-1]
-
-        def noise(*args: Any, **kwargs: Any) -> Tensor:
-            self.noise.append(randint(*args, **kwargs))
-            return self.noise[-1]
-
-        patch.setattr(torch, "multinomial", drawn)
-        patch.setattr(torch, "randint", noise)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TapeDraws(Draws):
-    """The same draws again: noise is asked for at the beginning of a canvas and after all but its last pass."""
-
-    tape: Tape
-    begun: list[int]
-    """Passes before each canvas."""
-
-    def uniform(self, slots: Tensor, pass_index: int, stream: Stream = "token") -> Tensor:
-        """See `Draws.uniform`."""
-        passes = len(self.begun) - 1  # every canvas drew one noise more than it had passes
-        ids = self.tape.noise[self.begun[-1] + passes if pass_index < 0 else pass_index + passes + 1]
-        return (ids[0].double() + 0.5) / 96
-
-    def tokens(self, logits: Tensor, slots: Tensor, pass_index: int) -> Tensor:
-        """See `Draws.tokens`."""
-        return self.tape.tokens[pass_index].view(-1)
-
-
-@pytest.mark.parametrize("seed", range(4))
-@torch.inference_mode()
-def test_generate_is_the_one_of_transformers(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same draws: the same passes, so the same stop decisions, and the same tokens, over several canvases."""
-    reference, model = both(tmp_path, seed)
-    prompt = torch.randint(90, (1, 5 + 3 * seed), generator=torch.Generator().manual_seed(seed))
-    tape = Tape()
-    with monkeypatch.context() as patch:
-        tape.record(patch)
-        patch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)  # imports the whole compiler
-        torch.manual_seed(seed)
-        output = reference.generate(
-            prompt,
-            max_new_tokens=3 * CANVAS,
-            max_denoising_steps=9,
-            t_min=0.4,
-            t_max=0.8,
-            stability_threshold=seed % 3,
-            confidence_threshold=2.2,
-            sampler_config=generation.EntropyBoundSamplerConfig(entropy_bound=5.0),
-            eos_token_id=[1],
-            pad_token_id=0,
-            return_dict_in_generate=True,
-        )
-    begun: list[int] = [0]
-    decoder = RenoiseDecoder(
-        Canvas.from_prompt(prompt[0].tolist(), mask_id=-1),
-        Sampling(mask_id=None, draws=TapeDraws(tape=tape, begun=begun)),
-        end=prompt.shape[1] + 3 * CANVAS, canvas_length=CANVAS, vocab_size=96, soften=model.network.soften,
-        cleaning=Cleaning(
-            steps=9, entropy_bound=5.0, t_min=0.4, t_max=0.8, stability=seed % 3, confidence=2.2
-        ), stop_ids=(1,),
-    )  # fmt: skip
-    runner = Runner(model.network)
-    storage = runner.storage(prompt.shape[1] + 3 * CANVAS)
-    open_canvas = decoder._open
-
-    def opened() -> Any:
-        if decoder.passes:
-            begun.append(decoder.passes)
-        return open_canvas()
-
-    decoder._open = opened  # type: ignore[method-assign]
-    decoder.start()
-    while decoder.finished is None:
-        decoder.apply(decoder.decide(runner.forward(decoder.plan(), [storage])).cpu())
-    stop = decoder.stop_slot()
-    length = len(decoder.canvas) if stop is None else stop + 1
-    assert decoder.canvas.ids[:length].tolist() == output.sequences[0, :length].tolist()
-    assert decoder.passes == len(tape.tokens), begun
 
 
 @pytest.fixture(scope="module")
