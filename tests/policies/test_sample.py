@@ -87,3 +87,15 @@ def test_the_allowed_temperatures_give_numbers(temperature: float) -> None:
     p = filter_logits(logits, temperature=temperature).softmax(-1)
     assert torch.isfinite(p).all()
     assert p[0, 2] == 0
+
+
+@pytest.mark.parametrize(
+    ("top_p", "through", "below"),
+    [(0.2, [0], [0]), (0.49, [0], [0]), (0.6, [0, 1], [0]), (0.79, [0, 1], [0]), (0.81, [0, 1, 2], [0, 1])],
+)
+def test_a_nucleus_ends_behind_the_token_that_crosses_p_or_before_it(
+    top_p: float, through: list[int], below: list[int]
+) -> None:
+    """BD3-LM keeps what sums to at most p, and the best token in any case."""
+    assert kept(filter_logits(LOGITS, top_p=top_p, nucleus="through")) == through
+    assert kept(filter_logits(LOGITS, top_p=top_p, nucleus="below")) == below
