@@ -68,7 +68,7 @@ def slow_logits(w: dict[str, Tensor], ids: list[int], sees: Tensor, heads: int) 
     told = torch.cat([torch.ones(128), torch.zeros(128)]).double()  # cosines and sines of noise level 0
     told = silu(product("sigma_map.mlp.2", silu(product("sigma_map.mlp.0", told))))
     x = [w["vocab_embed.embedding"][token] for token in ids]
-    for block in range(2):
+    for block in range(sum(name.endswith("attn_qkv.weight") for name in w)):
         b = f"blocks.{block}"
         shift, scale, gate, shift2, scale2, gate2 = product(f"{b}.adaLN_modulation", told).chunk(6)
         rows = [product(f"{b}.attn_qkv", layer_norm(t, w[f"{b}.norm1.weight"]) * (1 + scale) + shift) for t in x]
@@ -91,15 +91,34 @@ def slow_logits(w: dict[str, Tensor], ids: list[int], sees: Tensor, heads: int) 
     return torch.stack([product("output_layer.linear", t) for t in last])
 
 
-@pytest.mark.parametrize(("raw", "attention"), [(MDLM, "bidirectional"), (BD3LM, "block")])
-def test_the_network_is_the_slow_one(raw: dict[str, Any], attention: Any, tmp_path: Path) -> None:
+SIZES: dict[str, dict[str, Any]] = {
+    "three heads": {},
+    "one head": {"n_heads": 1, "cond_dim": 1},
+    "heads of two numbers": {"n_heads": 12, "cond_dim": 33},
+    "one layer": {"n_blocks": 1, "vocab_size": 7},
+    "three layers": {"n_blocks": 3, "hidden_dim": 20, "n_heads": 5},
+    "rows of 16 bytes": {"hidden_dim": 32, "n_heads": 4, "cond_dim": 16, "vocab_size": 64},
+}
+
+
+@pytest.mark.parametrize("pack", [None, False])
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
+@pytest.mark.parametrize(
+    ("raw", "attention", "block"),
+    [(MDLM, "bidirectional", 1), (BD3LM, "block", 4), (BD3LM, "block", 8), (BD3LM, "block", 16)],
+    ids=["mdlm", "blocks of 4", "blocks of 8", "blocks of 16"],
+)
+def test_the_network_is_the_slow_one(
+    raw: dict[str, Any], attention: Any, block: int, sizes: dict[str, Any], pack: bool | None, tmp_path: Path
+) -> None:
+    raw = {**raw, **sizes, "block_size": block}
     tensors = random_tensors(raw, seed=3)
-    model = anyorder.load(write_checkpoint(tmp_path, raw, tensors), dtype="float64")
-    ids = torch.randint(30, (9,), generator=torch.Generator().manual_seed(1))
-    mask = block_mask(len(ids), attention, 4)
+    model = anyorder.load(write_checkpoint(tmp_path, raw, tensors), dtype="float64", pack=pack)
+    ids = torch.randint(raw["vocab_size"], (9,), generator=torch.Generator().manual_seed(1))
+    mask = block_mask(len(ids), attention, block)
     found = model.network.head(model.network(ids, torch.arange(9), attend_alone(mask)))
     sees = torch.ones(9, 9, dtype=torch.bool) if mask is None else mask
-    torch.testing.assert_close(found, slow_logits(tensors, ids.tolist(), sees, 3), atol=1e-9, rtol=0)
+    torch.testing.assert_close(found, slow_logits(tensors, ids.tolist(), sees, raw["n_heads"]), atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("setting", [{"time_conditioning": True}, {"adaln": False}, {"n_heads": 5}])
@@ -134,14 +153,31 @@ def test_every_noise_schedule_fills_the_canvas(mdlm: anyorder.LoadedModel, noise
     assert len(answer.ids) == 12
 
 
-@pytest.mark.parametrize("changes", [{}, {"steps": 7}, {"policy": "threshold", "threshold": 0.5}])
-def test_blocks_with_and_without_cache_are_the_same(bd3lm: anyorder.LoadedModel, changes: dict[str, Any]) -> None:
-    same = [
-        anyorder.generate(bd3lm, [3], max_new_tokens=13, temperature=1.0, cache=cache, **changes)
-        for cache in ("block", "none")
-    ]
-    assert same[0].ids == same[1].ids
-    assert len(same[0].ids) == 13
+@pytest.mark.parametrize("changes", [{}, {"steps": 7}, {"policy": "threshold", "threshold": 0.5}, {"top_p": 0.6}])
+@pytest.mark.parametrize(("block", "context"), [(4, 16), (8, 32), (16, 32), (24, 24)])
+def test_blocks_with_and_without_cache_are_the_same(
+    block: int, context: int, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    """Up to the context; the last one is a block as long as it, as in the checkpoint of 1024."""
+    raw = {**BD3LM, "block_size": block, "model_length": context}
+    model = anyorder.load(write_checkpoint(tmp_path, raw), dtype="float64")
+    assert model.block_length == block
+    for length in (1, block - 1, block, context - 1):
+        same = [
+            anyorder.generate(model, [3], max_new_tokens=length, temperature=1.0, cache=cache, **changes)
+            for cache in ("block", "none")
+        ]
+        assert same[0].ids == same[1].ids
+        assert len(same[0].ids) == length
+        assert model.mask_token_id not in same[0].ids
+
+
+def test_a_block_of_1024(tmp_path: Path) -> None:
+    """The pretrained checkpoint: one block as long as the context, the first token of it given."""
+    raw = {**BD3LM, "block_size": 1024, "model_length": 1024, "hidden_dim": 8, "n_heads": 2, "n_blocks": 1}
+    model = anyorder.load(write_checkpoint(tmp_path, raw))
+    answer = anyorder.generate(model, [3], max_new_tokens=1023, temperature=1.0, steps=4)
+    assert (model.block_length, len(answer.ids), answer.stats.passes) == (1024, 1023, 4)
 
 
 def test_blocks_go_on_beyond_the_context(bd3lm: anyorder.LoadedModel) -> None:
