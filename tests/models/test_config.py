@@ -135,3 +135,8 @@ def test_rope_parameters_of_newer_configs() -> None:
     assert config.rope_scaling is not None
     assert (config.rope_scaling.kind, config.rope_scaling.factor) == ("linear", 2.0)
     assert parse(raw, rope_parameters={"rope_type": "default", "rope_theta": 3.0}).rope_scaling is None
+
+
+def test_heads_of_a_width_of_their_own_need_not_divide_the_network() -> None:
+    config = parse({**LLAMA, "architectures": ["Qwen3ForCausalLM"], "num_attention_heads": 6, "head_dim": 20})
+    assert (config.hidden_size, config.query_size) == (32, 120)

@@ -137,7 +137,7 @@ def parse_hf(
     refuse(_hf_faults(raw if factor is None else {**raw, "partial_rotary_factor": 1}))
     heads = required(raw, "num_attention_heads")
     hidden = required(raw, "hidden_size")
-    head_dim = _or(raw.get("head_dim"), _head_width(hidden, heads))
+    head_dim = _head_width(hidden, heads) if raw.get("head_dim") is None else raw["head_dim"]
     theta, scaling = _rope(raw)
     return ModelConfig(
         hidden_size=hidden,
