@@ -5,8 +5,9 @@ It shares nothing with `anyorder.models`: neither how a config is read, nor wher
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -29,7 +30,9 @@ class Experts:
     bias_weighs: bool = False
     groups: int = 1
     top_groups: int = 1
-    shared: bool = False
+    size: int = 6
+    shared: int = 0
+    """Inner width of the experts that every token goes to."""
     per_block: int | None = None
 
 
@@ -37,6 +40,9 @@ class Experts:
 class Sketch:
     """What a network looks like."""
 
+    vocabulary: int
+    hidden: int
+    inner: int
     heads: int
     kv_heads: int
     head_dim: int
@@ -134,6 +140,16 @@ class Slow:
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
         return x / math.sqrt(float((x * x).mean()) + self.sketch.eps) * self._tensor(name)
+
+    @classmethod
+    def drawn(cls, sketch: Sketch, names: Names, seed: int) -> Slow:
+        """One with random tensors, all that a checkpoint of it holds."""
+        generator = torch.Generator().manual_seed(seed)
+        tensors = {
+            name: torch.randn(shape, generator=generator) * (0.2 if len(shape) > 1 else 1.0)
+            for name, shape in shapes(sketch, names)
+        }
+        return cls(sketch, names, tensors)
 
     # ------------------------------------------------------------ attention
 
@@ -233,9 +249,55 @@ class Slow:
         return self._leaf(f"{at}{self.names.experts}.{expert}", x)
 
     def _leaf(self, prefix: str, x: Tensor) -> Tensor:
-        return self._swiglu(f"{prefix}.", ("gate_proj", "up_proj", "down_proj"), x)
+        return self._swiglu("", _leaves(prefix), x)
 
     def _swiglu(self, at: str, names: tuple[str, str, str], x: Tensor) -> Tensor:
         gate, up, down = (self._tensor(at + name) for name in names)
         opened = gate @ x
         return down @ (opened / (1 + torch.exp(-opened)) * (up @ x))
+
+
+def shapes(sketch: Sketch, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Every tensor of a checkpoint, under its whole name."""
+    yield f"{names.embed}.weight", (sketch.vocabulary, sketch.hidden)
+    yield f"{names.norm}.weight", (sketch.hidden,)
+    if not sketch.tied:
+        yield f"{names.head}.weight", (sketch.vocabulary, sketch.hidden)
+    for layer in range(sketch.layers):
+        parts = itertools.chain(_attention_shapes(sketch, names), _mlp_shapes(sketch, names, layer))
+        yield from ((f"{names.layer}.{layer}.{name}", shape) for name, shape in parts)
+
+
+def _attention_shapes(sketch: Sketch, names: Names) -> Iterator[tuple[str, tuple[int, ...]]]:
+    q, kv = sketch.heads * sketch.head_dim, sketch.kv_heads * sketch.head_dim
+    projections = {names.qkv: q + 2 * kv} if names.qkv else {names.q: q, names.k: kv, names.v: kv}
+    for name, size in projections.items():
+        yield f"{name}.weight", (size, sketch.hidden)
+        if sketch.biases:
+            yield f"{name}.bias", (size,)
+    yield f"{names.out}.weight", (sketch.hidden, q)
+    yield f"{names.attention_norm}.weight", (sketch.hidden,)
+    if sketch.qk_norm:
+        yield f"{names.q_norm}.weight", (sketch.head_dim,)
+        yield f"{names.k_norm}.weight", (sketch.head_dim,)
+
+
+def _mlp_shapes(sketch: Sketch, names: Names, layer: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{names.mlp_norm}.weight", (sketch.hidden,)
+    e = sketch.experts
+    if e is None or e.dense[layer]:
+        mlps = {(names.gate, names.up, names.down): sketch.inner}
+    else:
+        yield f"{names.router}.weight", (e.count, sketch.hidden)
+        if e.bias:
+            yield names.bias, (e.count,)
+        mlps = {_leaves(f"{names.experts}.{expert}"): e.size for expert in range(e.count)}
+        mlps |= {_leaves(names.shared): e.shared} if e.shared else {}
+    for (gate, up, down), inner in mlps.items():
+        yield f"{gate}.weight", (inner, sketch.hidden)
+        yield f"{up}.weight", (inner, sketch.hidden)
+        yield f"{down}.weight", (sketch.hidden, inner)
+
+
+def _leaves(prefix: str) -> tuple[str, str, str]:
+    return f"{prefix}.gate_proj", f"{prefix}.up_proj", f"{prefix}.down_proj"

@@ -380,7 +380,7 @@ def slow_blocks(scores: Tensor, bias: Tensor, blocks: list[int], shared: int, to
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("shared", "length"), [(3, 4), (5, 4), (12, 4), (4, 1), (4, 32)])
 def test_tokens_of_a_block_share_experts(shared: int, length: int, seed: int) -> None:
-    """LLaDA2.2: two sequences, one of which does not begin at a block's first token."""
+    """LLaDA2.2: two sequences, one of which does not begin at the text's first block."""
     layer = sparse("sigmoid, bias", seed=seed)
     moe = replace(layer.moe, block_experts=shared, block_length=length)
     positions = [torch.arange(length, length + 10), torch.arange(13)]

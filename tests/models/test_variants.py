@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.models import slow_network
 from tests.models.slow_network import Experts, Names, Sketch, Slow
-from tests.models.tiny_models import random_tensors, write_checkpoint
+from tests.models.tiny_models import write_checkpoint
 from torch import Tensor
 
 import anyorder
@@ -35,8 +36,12 @@ def pick(draw: Draw, *values: Any) -> Any:
 
 def common(draw: Draw, *, head_dims: tuple[int, ...] = (2, 4, 6), **changes: Any) -> Sketch:
     kv_heads, head_dim = pick(draw, 1, 2, 3), pick(draw, *head_dims)
+    heads = kv_heads * pick(draw, 1, 2, 3)
     sketch: dict[str, Any] = {
-        "heads": kv_heads * pick(draw, 1, 2, 3),
+        "vocabulary": VOCABULARY,
+        "hidden": 8,
+        "inner": 10,
+        "heads": heads,
         "kv_heads": kv_heads,
         "head_dim": head_dim,
         "layers": pick(draw, 1, 2, 3),
@@ -49,11 +54,11 @@ def common(draw: Draw, *, head_dims: tuple[int, ...] = (2, 4, 6), **changes: Any
     return Sketch(**sketch)
 
 
-def hf(architecture: str, sketch: Sketch, hidden: int, **more: Any) -> dict[str, Any]:
+def hf(architecture: str, sketch: Sketch, **more: Any) -> dict[str, Any]:
     return {
         "architectures": [architecture],
-        "hidden_size": hidden,
-        "intermediate_size": 10,
+        "hidden_size": sketch.hidden,
+        "intermediate_size": sketch.inner,
         "num_hidden_layers": sketch.layers,
         "num_attention_heads": sketch.heads,
         "num_key_value_heads": sketch.kv_heads,
@@ -70,17 +75,18 @@ def hf(architecture: str, sketch: Sketch, hidden: int, **more: Any) -> dict[str,
 
 def llada(draw: Draw) -> Variant:
     sketch = common(draw, biases=draw(st.booleans()))
+    sketch = replace(sketch, hidden=sketch.heads * sketch.head_dim)
     raw = {
         "architectures": ["LLaDAModelLM"],
         "block_type": "llama",
         "activation_type": "silu",
         "layer_norm_type": "rms",
         "rope": True,
-        "d_model": sketch.heads * sketch.head_dim,
+        "d_model": sketch.hidden,
         "n_heads": sketch.heads,
         "n_kv_heads": sketch.kv_heads,
         "n_layers": sketch.layers,
-        "mlp_hidden_size": 10,
+        "mlp_hidden_size": sketch.inner,
         "embedding_size": VOCABULARY,
         "vocab_size": VOCABULARY - 1,
         "max_sequence_length": 64,
@@ -95,25 +101,24 @@ def llada(draw: Draw) -> Variant:
 
 def dream(draw: Draw) -> Variant:
     sketch = common(draw, biases=True)
-    return hf("DreamModel", sketch, 8), sketch
+    return hf("DreamModel", sketch), sketch
 
 
 def fast_dllm_v2(draw: Draw) -> Variant:
     block = pick(draw, 2, 4)
     sketch = common(draw, biases=True, block=block)
-    return hf("Fast_dLLM_QwenForCausalLM", sketch, 8, bd_size=block), sketch
+    return hf("Fast_dLLM_QwenForCausalLM", sketch, bd_size=block), sketch
 
 
 def sdar(draw: Draw) -> Variant:
     block = pick(draw, 1, 3, 4)
     sketch = common(draw, qk_norm=True, block=block)
-    return hf("SDARForCausalLM", sketch, 8, block_size=block), sketch
+    return hf("SDARForCausalLM", sketch, block_size=block), sketch
 
 
 def llada_moe(draw: Draw) -> Variant:
     count, layers = pick(draw, 1, 2, 5), pick(draw, 1, 2, 3)
     flags = tuple(draw(st.booleans()) for _ in range(layers))
-    shared = draw(st.booleans())
     experts = Experts(
         dense=flags,
         count=count,
@@ -121,17 +126,16 @@ def llada_moe(draw: Draw) -> Variant:
         score=pick(draw, "softmax", "sigmoid"),
         bias=draw(st.booleans()),
         bias_weighs=True,
-        shared=shared,
+        shared=pick(draw, 0, 4),
     )
     sketch = common(draw, layers=layers, qk_norm=draw(st.booleans()), experts=experts)
     raw = hf(
         "LLaDAMoEModelLM",
         sketch,
-        8,
         model_type="llada",
-        dense_intermediate_size=10,
-        expert_intermediate_size=6,
-        shared_expert_intermediate_size=4 if shared else None,
+        dense_intermediate_size=sketch.inner,
+        expert_intermediate_size=experts.size,
+        shared_expert_intermediate_size=experts.shared or None,
         num_experts=count,
         num_experts_per_tok=experts.top_k,
         moe_layer_freq=[int(not dense) for dense in flags],
@@ -148,8 +152,7 @@ def llada2_moe(draw: Draw, *, shares: bool = False) -> Variant:
     groups, size = pick(draw, 1, 2, 3), pick(draw, 2, 3)
     top_groups = draw(st.integers(1, groups))
     top_k = draw(st.integers(1, top_groups * size))
-    shared = pick(draw, 0, 1, 2)
-    bias = draw(st.booleans())
+    shared, bias = pick(draw, 0, 1, 2), pick(draw, True, False, None)
     layers = pick(draw, 1, 2, 3)
     capacity = draw(st.integers(top_k, groups * size)) if shares else None
     experts = Experts(
@@ -159,10 +162,10 @@ def llada2_moe(draw: Draw, *, shares: bool = False) -> Variant:
         score="sigmoid",
         normalised=top_k > 1,
         scaling=pick(draw, 1.0, 2.5),
-        bias=bias,
+        bias=bias is not False,
         groups=groups,
         top_groups=top_groups,
-        shared=shared > 0,
+        shared=6 * shared,
         per_block=capacity,
     )
     part = pick(draw, 0.25, 0.5, 1.0)
@@ -172,8 +175,7 @@ def llada2_moe(draw: Draw, *, shares: bool = False) -> Variant:
     raw = hf(
         "LLaDA2MoeModelLM",
         sketch,
-        8,
-        moe_intermediate_size=6,
+        moe_intermediate_size=experts.size,
         num_experts=experts.count,
         num_experts_per_tok=top_k,
         num_shared_experts=shared,
@@ -207,8 +209,7 @@ def qwen3_moe(draw: Draw, architecture: str = "Qwen3MoeForCausalLM") -> Variant:
     raw = hf(
         architecture,
         sketch,
-        8,
-        moe_intermediate_size=6,
+        moe_intermediate_size=experts.size,
         num_experts=count,
         num_experts_per_tok=experts.top_k,
         norm_topk_prob=experts.normalised,
@@ -248,11 +249,11 @@ def sees(attention: Attention, block: int) -> Tensor:
 def test_every_variant_is_the_slow_network(family: str, data: st.DataObject, pack: bool) -> None:
     variant, names, attention = FAMILIES[family]
     raw, sketch = variant(data.draw)
-    tensors = random_tensors(raw, seed=data.draw(st.integers(0, 99)))
+    slow = Slow.drawn(sketch, names, seed=data.draw(st.integers(0, 99)))
     ids = data.draw(st.lists(st.integers(0, VOCABULARY - 1), min_size=TOKENS, max_size=TOKENS))
     with tempfile.TemporaryDirectory() as folder:
         model = anyorder.load(
-            write_checkpoint(Path(folder), raw, tensors), dtype="float64", pack=None if pack else False
+            write_checkpoint(Path(folder), raw, slow.tensors), dtype="float64", pack=None if pack else False
         )
     assert model.spec.name == family.split(",")[0]
     window = Window(
@@ -265,5 +266,5 @@ def test_every_variant_is_the_slow_network(family: str, data: st.DataObject, pac
         stores=False,
     )
     (found,) = Runner(model.network).forward([window], [None])
-    expected = Slow(sketch, names, tensors).logits(ids, sees(attention, sketch.block))
+    expected = slow.logits(ids, sees(attention, sketch.block))
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
