@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -111,6 +112,80 @@ def test_the_grouped_product_of_accelerators_equals_the_one_by_one(
     monkeypatch.setattr(moe_layer, "_one_by_one", None)
     monkeypatch.setattr(moe_layer, "can_group", lambda *_: True)
     torch.testing.assert_close(layer(x), plain)
+
+
+@pytest.mark.parametrize("count", [1, 2, 300])
+@pytest.mark.parametrize("top_k", [1, 3, 12])
+def test_grouped_products_with_idle_experts_and_experts_of_many_tokens(
+    count: int, top_k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last experts idle, or the first ones, or all but some: ends of groups repeat."""
+    monkeypatch.setattr(moe_layer, "_one_by_one", None)
+    monkeypatch.setattr(moe_layer, "can_group", lambda *_: True)
+    layer, x = sparse("softmax", torch.float32), tokens(torch.float32, count)
+    assert isinstance(layer.gate_up, Tensor)
+    assert isinstance(layer.down, Tensor)
+    weights = torch.rand(count, top_k, generator=torch.Generator().manual_seed(2))
+    for first in range(12 - top_k + 1):
+        experts = torch.arange(first, first + top_k).expand(count, -1)
+        expected = [
+            sum(
+                (w * swiglu(row, layer.gate_up[e], layer.down[e]) for e, w in zip(own, share, strict=True)),
+                torch.zeros(()),
+            )
+            for row, own, share in zip(x, experts.tolist(), weights, strict=True)
+        ]
+        found = moe_layer.mix(x, experts, weights, layer.gate_up, layer.down)
+        torch.testing.assert_close(found, torch.stack(expected), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "width", "grouped"),
+    [
+        ("cuda", torch.bfloat16, 8, True),
+        ("cuda", torch.float16, 8, True),
+        ("cuda", torch.float32, 4, True),
+        ("cuda", torch.bfloat16, 12, False),  # rows of 24 bytes
+        ("cuda", torch.float32, 6, False),
+        ("cuda", torch.float64, 8, False),
+        (
+            "cpu",
+            torch.bfloat16,
+            8,
+            False,
+        ),  # one product after the other
+    ],
+)
+def test_products_are_grouped_on_cuda_where_torch_takes_them(
+    device: str, dtype: torch.dtype, width: int, grouped: bool
+) -> None:
+    """What is not grouped for its dtype or its rows is what `grouped_mm` refuses, also on a CPU."""
+    x = cast(Tensor, SimpleNamespace(device=torch.device(device), dtype=dtype))
+    matrices = torch.zeros(3, 16, width, dtype=dtype)
+    assert moe_layer.can_group(x, torch.zeros(3, 4, 16, dtype=dtype), matrices) == grouped
+    assert not moe_layer.can_group(cast(Tensor, SimpleNamespace(device=torch.device("mps"), dtype=dtype)), matrices)
+    ends = torch.tensor([2, 2, 5], dtype=torch.int32)
+
+    def product() -> Tensor:
+        return torch.nn.functional.grouped_mm(torch.zeros(5, width, dtype=dtype), matrices.mT, offs=ends)
+
+    if device == "cuda" and not grouped:
+        with pytest.raises(RuntimeError, match=r"Float32|multiple of 16"):
+            product()
+    else:
+        assert product().shape == (5, 16)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("dtype", moe_layer.GROUPED_DTYPES)
+@pytest.mark.parametrize("count", [1, 2, TOKENS, 300])
+def test_a_gpu_groups_what_a_cpu_does_one_by_one(dtype: torch.dtype, count: int) -> None:
+    layer, x = sparse("2 of 4 groups", dtype), tokens(dtype, count)
+    expected = layer(x)
+    assert isinstance(layer.gate_up, Tensor)
+    assert moe_layer.can_group(x.cuda(), layer.gate_up)
+    torch.testing.assert_close(layer.cuda()(x.cuda()).cpu(), expected, atol=1e-2, rtol=1e-2)
 
 
 def test_only_experts_that_are_hit_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
