@@ -33,6 +33,7 @@ ALLOWED = {
     "resolve": "cache params policies errors",
     "request": "resolve decoders ngrams canvas window params policies draws errors",
     "generation": "events",
+    "channels": "errors",  # text in, reasoning, words and calls out; no torch, no model
     "engine": "runner decoders canvas window events cache draws errors",
     "scoring": "request resolve decoders draws canvas window params events errors",
     "api": "scoring prompt resolve request generation engine models cache runner canvas params events errors",
@@ -48,7 +49,8 @@ ALLOWED = {
     "conversion": "reporting api prompt resolve models training params errors",
     "sweep": "reporting bench seams exam api tasks models canvas prompt params policies errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
-    "server": "serving seams scoring prompt params policies canvas models generation events errors",  # HTTP at its edge
+    "server": "serving seams scoring prompt channels params policies canvas models generation events "
+    "errors",  # HTTP at its edge
     "bench": "errors",  # a client of any server: knows nothing of ours
     "cli": "*",
     "__init__": "*",

@@ -43,7 +43,7 @@ from anyorder.cli import models as models_command
 from anyorder.models.families import FAMILIES, LATER
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES, Schedule
-from anyorder.server.channels.effort import EFFORTS, Effort
+from anyorder.server.effort import EFFORTS, Effort
 from anyorder.server.metrics import ServerMetrics
 from anyorder.server.settings import ServerSettings
 from anyorder.server.wire.common import NEUTRAL, Neutral

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from anyorder.canvas import Hole
+from anyorder.channels.budget import Allowance, Budget
+from anyorder.channels.parser import Channels
+from anyorder.channels.syntax import Syntax, syntax_of
 from anyorder.errors import ModelError, ParameterError
 from anyorder.events import Finished
 from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt
 from anyorder.scoring import ScoreFold, ScoreParams, resolve_scoring
-from anyorder.server.channels.budget import Allowance, Budget
-from anyorder.server.channels.parser import Channels
-from anyorder.server.channels.syntax import Syntax, syntax_of
 from anyorder.server.choice import Choice
 from anyorder.server.errors import ApiError
 from anyorder.server.gap import FimTokens, fim_tokens

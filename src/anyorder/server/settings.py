@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+from anyorder.channels.syntax import REASONING, TOOLS
 from anyorder.errors import ParameterError
-from anyorder.server.channels.syntax import REASONING, TOOLS
 from anyorder.server.keys import LIMITS, ApiKey, Limits, limit_fault
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from anyorder.channels.budget import Allowance
+from anyorder.channels.parser import Channels
+from anyorder.channels.parts import Content, Part, Spoken
 from anyorder.events import Committed, Event, Finished, Remasked, Revised, Started
 from anyorder.generation import Fold
-from anyorder.server.channels.budget import Allowance
-from anyorder.server.channels.parser import Channels
-from anyorder.server.channels.parts import Content, Part, Spoken
 from anyorder.server.streams.text import Decode, Detokenizer, StopFilter
 from anyorder.server.streams.tokens import Alternative, Spell, Token, logarithm, offset_in
 

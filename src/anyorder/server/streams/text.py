@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from anyorder.channels.markers import begun
+
 Decode = Callable[[Sequence[int]], str]
 UNDECODED = "\ufffd"
 
@@ -90,12 +92,3 @@ class StopFilter:
         places = [(text.find(stop), stop) for stop in self.stops]
         found = [(start + len(stop), start, stop) for start, stop in places if start >= 0]
         return min(found)[1:] if found else None
-
-
-def begun(text: str, markers: Sequence[str]) -> int:
-    """Length of the longest end of `text` that is the beginning of a marker, and not all of it."""
-    longest = max((len(marker) for marker in markers), default=1) - 1
-    for size in range(min(longest, len(text)), 0, -1):
-        if any(marker.startswith(text[-size:]) for marker in markers):
-            return size
-    return 0

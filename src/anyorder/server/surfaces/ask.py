@@ -8,10 +8,10 @@ from dataclasses import replace
 from starlette.requests import Request
 
 from anyorder.canvas import Hole
+from anyorder.channels.parser import Channels
 from anyorder.errors import ParameterError
 from anyorder.params import DecodeParams
 from anyorder.server.backend import Ask
-from anyorder.server.channels.parser import Channels
 from anyorder.server.choice import Choice
 from anyorder.server.endpoint import backend_of, request_id
 from anyorder.server.wire.common import Common, renamed

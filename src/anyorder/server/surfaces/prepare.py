@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from anyorder.channels.parser import Channels
+from anyorder.channels.prompted import with_tools
 from anyorder.errors import ParameterError
 from anyorder.models.chat import TemplateInputs, check_variables
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES
 from anyorder.server.backend import Backend
-from anyorder.server.channels.effort import EFFORTS, Effort, preset
-from anyorder.server.channels.parser import Channels
-from anyorder.server.channels.prompted import with_tools
+from anyorder.server.effort import EFFORTS, Effort, preset
 from anyorder.server.errors import bad_request, unsupported
 from anyorder.server.wire.chat import ChatRequest
 from anyorder.server.wire.messages import template_messages

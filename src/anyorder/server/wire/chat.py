@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from anyorder.channels.parts import CallArguments, CallBegun, Content, Part, Reasoning, Spoken
 from anyorder.scoring import ScoreMode
-from anyorder.server.channels.effort import Level
-from anyorder.server.channels.parts import CallArguments, CallBegun, Content, Part, Reasoning, Spoken
 from anyorder.server.choice import Choice
+from anyorder.server.effort import Level
 from anyorder.server.streams.answer import Answer, Delta
 from anyorder.server.streams.tokens import Token
 from anyorder.server.wire.logprobs import LogprobsMode, as_chat, checked_top, score_mode

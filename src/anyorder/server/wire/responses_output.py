@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyorder.server.channels.parts import CallArguments, CallBegun, Content, Part, Reasoning
+from anyorder.channels.parts import CallArguments, CallBegun, Content, Part, Reasoning
 
 Event = tuple[str, dict[str, Any]]
 """Type and fields of an event, but for its number."""

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyorder.server.channels.parts import Content
+from anyorder.channels.parts import Content
 from anyorder.server.choice import Choice, run
 from anyorder.server.errors import as_api_error
 from anyorder.server.stream import frame

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from anyorder.server.channels.parser import Channels
-from anyorder.server.channels.parts import CallArguments, CallBegun, Content, Reasoning, Spoken
-from anyorder.server.channels.syntax import REASONING, TOOLS, Syntax, syntax_of
+from anyorder.channels.parser import Channels
+from anyorder.channels.parts import CallArguments, CallBegun, Content, Reasoning, Spoken
+from anyorder.channels.syntax import REASONING, TOOLS, Syntax, syntax_of
 
 THINK = Syntax(reasoning=REASONING["think"], tools=TOOLS["hermes"])
 GEMMA = Syntax(reasoning=REASONING["gemma4"], tools=TOOLS["gemma4"])

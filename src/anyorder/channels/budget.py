@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from anyorder.server.channels.parser import Channels
+from anyorder.channels.parser import Channels
 
 WHOLE_CHARACTER = 3
 """Tokens above a budget that may complete a character: the bytes that it can still lack."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anyorder.channels import gemma4, hermes
 from anyorder.errors import ModelError
-from anyorder.server.channels import gemma4, hermes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal
 
-from anyorder.server.channels.parts import CallArguments, CallBegun, Content, Part, Reasoning
-from anyorder.server.channels.syntax import Syntax
-from anyorder.server.streams.text import begun
+from anyorder.channels.markers import begun
+from anyorder.channels.parts import CallArguments, CallBegun, Content, Part, Reasoning
+from anyorder.channels.syntax import Syntax
 
 
 def new_call_id() -> str:
