@@ -61,6 +61,7 @@ WRONG: list[tuple[str, list[Any], str]] = [
         [-1, 1.0, "2"],
         "`edit_passes` must be a whole number of at least 0; 16 is the published default, got {!r}",
     ),
+    ("edit_blocks", [-1, 1.0, None], "`edit_blocks` must be a whole number of at least 0; 1 is published, got {!r}"),
     ("t_min", [0, 1001, NAN], "`t_min` must be from 0.001 to 1000; 0.4 is the published default, got {!r}"),
     ("t_max", [0, 1001, "1"], "`t_max` must be from 0.001 to 1000; 0.8 is the published default, got {!r}"),
     ("stability_threshold", [-1, 1.5], "`stability_threshold` must be a whole number of at least 0, got {!r}"),
@@ -135,6 +136,14 @@ def test_what_a_collection_holds_is_checked(fields: dict[str, Any], text: str) -
         (
             {"edit_passes": 3},
             "`edit_passes` is about edits, which `edit_threshold` switches on; give it, or drop this",
+        ),
+        (
+            {"edit_blocks": 1},
+            "`edit_blocks` is about edits, which `edit_threshold` switches on; give it, or drop this",
+        ),
+        (
+            {"edit_threshold": 0.5, "edit_blocks": 1, "edit_passes": 0},
+            "`edit_passes` 0 leaves no pass in which `edit_blocks` could edit; raise it or drop one",
         ),
         (
             {"policy": "entropy_bound", "threshold": 0.5},

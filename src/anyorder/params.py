@@ -61,7 +61,11 @@ class DecodeParams:
     (LLaDA2.1: 0.5, fast 0). None: what is committed stays."""
 
     edit_passes: int | None = None
-    """Most passes over a full block that may still edit it; >= 0, published 16."""
+    """Most passes over a full block that may still edit it; >= 0, published 16 (over several blocks 5)."""
+
+    edit_blocks: int = 0
+    """Blocks before a full one that are read again together with it, and may still be edited (LLaDA2.1's multi-block
+    editing, published 1); text is streamed so many blocks later. 0: a finished block stays."""
 
     t_min: float | None = None
     """Temperature of the last pass over a canvas of noise (DiffusionGemma); published 0.4. `temperature` above 0 takes
@@ -244,6 +248,16 @@ def _edit_passes_edit(params: DecodeParams) -> _Fault:
     return "edit_passes", "`edit_passes` is about edits, which `edit_threshold` switches on; give it, or drop this"
 
 
+def _edit_blocks_edit(params: DecodeParams) -> _Fault:
+    if not params.edit_blocks:
+        return None
+    if params.edit_threshold is None:
+        return "edit_blocks", "`edit_blocks` is about edits, which `edit_threshold` switches on; give it, or drop this"
+    if params.edit_passes == 0:
+        return "edit_passes", "`edit_passes` 0 leaves no pass in which `edit_blocks` could edit; raise it or drop one"
+    return None
+
+
 def _temperatures_fall(params: DecodeParams) -> _Fault:
     if params.t_min is None or params.t_max is None or params.t_min <= params.t_max:
         return None
@@ -331,6 +345,9 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
     _number("first_block_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _number("edit_threshold", "in [0, 1]; 0.5 is published for LLaDA2.1", lambda v: 0 <= v <= 1),
     _number("edit_passes", "a whole number of at least 0; 16 is the published default", lambda v: v >= 0, whole=True),
+    _number(
+        "edit_blocks", "a whole number of at least 0; 1 is published", lambda v: v >= 0, whole=True, optional=False
+    ),
     _number("t_min", "from 0.001 to 1000; 0.4 is the published default", lambda v: 1e-3 <= v <= 1e3),
     _number("t_max", "from 0.001 to 1000; 0.8 is the published default", lambda v: 1e-3 <= v <= 1e3),
     _number("stability_threshold", "a whole number of at least 0", lambda v: v >= 0, whole=True),
@@ -356,6 +373,7 @@ _RELATION_CHECKS: tuple[_Check, ...] = (
     _policy_reads,
     _sub_block_divides,
     _edit_passes_edit,
+    _edit_blocks_edit,
     _temperatures_fall,
     _forced_offsets,
     _biased_or_banned,

@@ -16,6 +16,7 @@ from anyorder.decoders.edit import Editing, EditingDecoder
 from anyorder.decoders.full import FullDecoder
 from anyorder.decoders.renoise import Cleaning, RenoiseDecoder
 from anyorder.decoders.reordered import ReorderedDecoder
+from anyorder.decoders.revisit import Revisiting, RevisitingDecoder
 from anyorder.decoders.seeded import SeededDecoder
 from anyorder.decoders.selfdraft import SelfDraftingDecoder
 from anyorder.decoders.speculate import SpeculativeDecoder
@@ -42,6 +43,7 @@ _TREE_NODES = 64  # more would hardly ever pay
 _MASK_GROUPS = 4  # places where a draft may end that get masks; they cover nine ends of ten
 _MASKS = 2  # per place, as the default model's adapter was trained
 _EDIT_PASSES = 16  # LLaDA2.1's published default
+_REVISIT_PASSES = 5  # of multi-block editing
 _EPS = {"ddpm_cache": 1e-5}  # MDLM's published time grid ends here
 _DREAM_EPS = 1e-3
 
@@ -162,7 +164,7 @@ def widest_pass(params: DecodeParams, end: int, *, holes: int) -> int:
         return end * (2 if params.cfg_scale or params.measure_drift else 1) + (params.block_length or 0)
     shadow = end if params.measure_drift else 0
     if params.mode == "block":
-        return 2 * (params.block_length or 1) + shadow
+        return (2 + params.edit_blocks) * (params.block_length or 1) + shadow
     most = {"lookup": _LOOKUP_LENGTH, "block": _BLOCK_DRAFT}.get(params.draft)
     drafted = stored_columns(params, end) - end if most is None else params.draft_length or most
     return 1 + drafted + shadow
@@ -341,7 +343,12 @@ def _block(
         return BlockDecoder(canvas, chooser, **options)
     if model.edit_ids is not None:
         return StructureDecoder(canvas, chooser, rules=_rules(params, model, chooser), **options)
-    return EditingDecoder(canvas, chooser, editing=_editing(params), **options)
+    editing = _editing(params)
+    if params.edit_blocks:
+        passes = _REVISIT_PASSES if params.edit_passes is None else params.edit_passes
+        revisiting = Revisiting(earlier=params.edit_blocks, max_passes=passes)
+        return RevisitingDecoder(canvas, chooser, revisiting=revisiting, editing=editing, **options)
+    return EditingDecoder(canvas, chooser, editing=editing, **options)
 
 
 def _behind(options: dict[str, Any], cached: int) -> dict[str, Any]:

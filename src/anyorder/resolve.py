@@ -29,8 +29,8 @@ _NOISE_DEFAULTS = {
 """Of DiffusionGemma's published generation config."""
 _MASK_FIELDS = (
     "threshold", "factor", "alg_temp", "eps", "noise", "sub_block_length", "first_block_length", "edit_threshold",
-    "edit_passes", "growth", "draft_length", "top_p", "top_k", "cfg_scale", "measure_drift", "confidence_eos_eot_inf",
-    "top_logprobs",
+    "edit_passes", "edit_blocks", "growth", "draft_length", "top_p", "top_k", "cfg_scale", "measure_drift",
+    "confidence_eos_eot_inf", "top_logprobs",
 )  # fmt: skip
 """What a canvas of noise cannot have, or cannot have yet."""
 _BLOCK_FIELDS = ("block_length", "sub_block_length")
@@ -235,6 +235,13 @@ def _check_structure(params: DecodeParams, model: LoadedModel, *, has_holes: boo
     """Inserting and deleting moves tokens of a block, and is only defined for the best token."""
     if params.edit_threshold is None or model.edit_ids is None:
         return
+    if params.edit_blocks:
+        title = model.spec.title
+        _refuse(
+            "edit_blocks",
+            f"`edit_blocks` does not go with inserting and deleting ({title} with control tokens): what moves cannot "
+            "cross into an earlier block; drop it",
+        )
     given = {"temperature": params.temperature > 0, "forced": bool(params.forced), "top_logprobs": params.top_logprobs}
     for name, there in given.items():
         if there:

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from tests.decoders.scripted import MASK, STOP, Script, drive, revisions
 from tests.engine.tiny import tiny
-from torch import Tensor
 
 import anyorder
 from anyorder.canvas import Canvas, Hole
 from anyorder.decoders.choose import Chooser, Sampling
 from anyorder.decoders.edit import Editing, EditingDecoder
 from anyorder.errors import ParameterError
-from anyorder.events import BlockFinished, Committed, Event, Remasked, Revised
+from anyorder.events import BlockFinished, Committed, Event, Remasked
 from anyorder.generation import Fold
 from anyorder.policies import revise
 from anyorder.policies.catalog import POLICIES
 from anyorder.policies.published import Knobs
 from anyorder.server.streams.answer import Answer
-
-MASK, STOP, VOCABULARY = 9, 8, 10
-Script = Callable[[list[int]], list[tuple[int, float]]]
-"""The canvas as it is fed -> for every column the best token and its probability."""
-
-
-def rows(beliefs: list[tuple[int, float]]) -> Tensor:
-    """[n, V] logits of those beliefs; the rest is shared among the other tokens."""
-    table = torch.tensor([[(1 - p) / (VOCABULARY - 2)] * VOCABULARY for _, p in beliefs], dtype=torch.float64)
-    for row, (token, p) in enumerate(beliefs):
-        table[row, token] = p
-    table[:, MASK] = 0
-    return table.clamp_min(1e-30).log()
 
 
 def run(
@@ -53,20 +39,8 @@ def run(
         stop_ids=(STOP,),
         fuse_write=True,
     )
-    events = decoder.start()
-    for _ in range(50):
-        if decoder.finished:
-            break
-        (window,) = decoder.plan()
-        fed = [*canvas.ids[: window.start].tolist(), *window.ids.tolist()]
-        beliefs = script(fed)
-        events += decoder.apply(decoder.decide([rows([beliefs[window.start + row] for row in window.rows.tolist()])]))
-    assert decoder.finished, "does not come to an end"
+    events, _ = drive(decoder, script)
     return canvas.ids.tolist(), events
-
-
-def revisions(events: list[Event]) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-    return [(e.pass_index, e.slots, e.ids) for e in events if isinstance(e, Revised)]
 
 
 def passes_of(events: list[Event]) -> int:

@@ -43,6 +43,7 @@ ANYTHING: dict[str, st.SearchStrategy[Any]] = {
     "first_block_length": st.integers(1, 9),
     "edit_threshold": st.sampled_from([0.0, 0.5]),
     "edit_passes": st.integers(0, 3),
+    "edit_blocks": st.integers(0, 2),
     "max_new_tokens": st.integers(0, 20),
     "growth": st.sampled_from(["fixed", "block"]),
     "draft": st.sampled_from(["none", "lookup", "ngram"]),
@@ -87,6 +88,7 @@ def fitting(draw: st.DrawFn) -> tuple[str, list[int | Hole], dict[str, Any]]:
     if spec.edits and "sub_block_length" not in params and draw(st.booleans()):
         params["edit_threshold"] = draw(st.sampled_from([0.0, 0.05, 0.1, 0.5, 1.0]))
         params["edit_passes"] = draw(st.none() | st.integers(0, 4))
+        params["edit_blocks"] = draw(st.integers(0, 3)) if params["edit_passes"] != 0 else 0
     if mode == "full" and params["cache"] == "none":
         params |= draw(st.fixed_dictionaries({}, optional={"cfg_scale": ANYTHING["cfg_scale"]}))
     if mode == "causal" and params["cache"] == "block" and draw(st.booleans()):

@@ -42,6 +42,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
     ("llada2_moe", {"threshold": 0.1}),
     ("llada2_moe", {"threshold": 0.1, "edit_threshold": 0.05, "edit_passes": 3}),
     ("llada2_moe", {"threshold": 0.1, "edit_threshold": 0.05, "cache": "none", **SAMPLED}),
+    ("llada2_moe", {"threshold": 0.1, "edit_threshold": 0.05, "block_length": 4, "edit_blocks": 2}),
     ("fast_dllm_v2", {"mode": "causal", **SAMPLED}),
     ("fast_dllm_v2", {"mode": "causal", "draft": "ngram", **SAMPLED}),
     ("fast_dllm_v2", {"mode": "causal", "cache": "none", "forced": {1: 9}}),

@@ -207,6 +207,66 @@ def test_wedlm_feeds_a_known_prefix_once() -> None:
     assert computed.positions == 8 * (9 + 8) + 8 * (9 + 16)
 
 
+# ---------------------------------------------------------------- LLaDA2.1
+
+
+@torch.inference_mode()
+def draft_and_edit(
+    model: LoadedModel, prompt: list[int], length: int, block: int, tau: float, edit: float, earlier: int, stop: int
+) -> tuple[list[int], int]:
+    """Its `generate` with a guard against circles, and behind every block the passes of multi-block editing."""
+    end, passes, first_block = len(prompt) + length, 0, len(prompt) // block * block
+    ids = list(prompt)
+
+    def read(start: int, together: int) -> set[int]:
+        """One pass over the block at `start`; what it corrected from column `together` on, which all see each other."""
+        column = torch.arange(start + block) // block
+        sees = (column <= column[:, None]) | (torch.arange(start + block) >= together)[:, None]
+        found = rows(model, (ids + [MASK] * block)[: start + block], sees).softmax(-1).max(-1)
+        chance, best = found.values.tolist(), found.indices.tolist()
+        masked = [at for at in range(start, min(start + block, end)) if ids[at] == MASK]
+        sure = {at for at in masked if chance[at] > tau} or set(sorted(masked, key=lambda at: -chance[at])[:1])
+        own = [at for at in range(max(together, len(prompt)), min(start + block, end)) if ids[at] != MASK]
+        changed = {at for at in own if best[at] != ids[at] and chance[at] > edit}
+        for at in sure | changed:
+            ids[at] = best[at]
+        return changed if not masked else {-1}
+
+    for start in range(first_block, end, block):
+        ids += [MASK] * (min(start + block, end) - len(ids))
+        seen, changed = set[tuple[int, ...]](), {-1}
+        while changed and tuple(ids) not in seen and len(seen) < 16:
+            if MASK not in ids:
+                seen.add(tuple(ids))
+            changed, passes = read(start, start), passes + 1
+        together = max(start - earlier * block, first_block)
+        seen, changed = set[tuple[int, ...]](), {-1} if together < start else set[int]()
+        while changed and tuple(ids) not in seen and len(seen) < 5:
+            seen.add(tuple(ids))
+            changed, passes = read(start, together), passes + 1
+        if stop in ids[len(prompt) :]:
+            return ids[len(prompt) : ids.index(stop, len(prompt))], passes
+    return ids[len(prompt) :], passes
+
+
+@pytest.mark.parametrize("cache", ["block", "none"])
+@pytest.mark.parametrize("earlier", [0, 1, 2, 9])
+@pytest.mark.parametrize(
+    ("size", "length", "tau", "edit"), [(3, 17, 0.06, 0.05), (4, 12, 0.0, 0.0), (10, 9, 0.9, 0.06)]
+)
+def test_draft_and_edit(size: int, length: int, tau: float, edit: float, earlier: int, cache: str) -> None:
+    model, params = tiny("llada2_moe"), {"threshold": tau, "edit_threshold": edit, "edit_blocks": earlier}
+    for seed in range(4):
+        prompt, stop = prompt_of(seed, size), 7 if seed % 2 else -1
+        expected, passes = draft_and_edit(model, prompt, length, 4, tau, edit, earlier, stop)
+        stop_ids = (stop,) if stop >= 0 else NONE
+        answer = anyorder.generate(
+            model, prompt, max_new_tokens=length, block_length=4, cache=cache, stop_ids=stop_ids, **params
+        )
+        assert list(answer.ids) == expected
+        assert answer.stats.passes == passes
+
+
 # ---------------------------------------------------------------- both
 
 

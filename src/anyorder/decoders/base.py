@@ -59,7 +59,10 @@ class Decoder(Protocol):
 
     @property
     def stored(self) -> int:
-        """Leading columns whose keys and values are stored for good: they will not be computed again."""
+        """Leading columns whose keys and values are stored: those of the tokens that stand there, however they came.
+
+        A decoder that turns back to earlier columns says less afterwards.
+        """
         ...
 
     @property

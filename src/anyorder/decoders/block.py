@@ -223,7 +223,7 @@ class BlockDecoder(DecoderBase):
     def _after_commit(self) -> list[Event]:
         filled = len(self.canvas) >= min(self.block.end, self.end)
         filled = filled and self.canvas.is_filled(self.block.start, self.block.end)
-        events: list[Event] = [self._block_finished()] if filled else []
+        events: list[Event] = [*self._finished_blocks()] if filled else []
         reason = self.ending()
         if filled and reason is None:
             self._enter()
@@ -241,6 +241,7 @@ class BlockDecoder(DecoderBase):
                 return []
         return self.finish(reason)
 
-    def _block_finished(self) -> BlockFinished:
-        index = self.block.start // self.block_length
-        return BlockFinished(self.canvas.request, index, self.block.start, min(self.block.end, self.end), self.passes)
+    def _finished_blocks(self) -> list[BlockFinished]:
+        """The blocks that are finished now that this one is filled."""
+        index, end = self.block.start // self.block_length, min(self.block.end, self.end)
+        return [BlockFinished(self.canvas.request, index, self.block.start, end, self.passes)]

@@ -55,6 +55,16 @@ class EditingDecoder(BlockDecoder):
         super()._enter()
         self.post_passes, self.seen, self.settled = 0, set(), False
 
+    @property
+    def edited(self) -> Span:
+        """The columns that the pass may correct."""
+        return self.block
+
+    @property
+    def most_passes(self) -> int:
+        """Passes over these columns that may still correct them, once they are full."""
+        return self.editing.max_post_passes
+
     def sub_block(self) -> Span:
         """The block: a correction may be anywhere in it."""
         return self.block
@@ -105,14 +115,17 @@ class EditingDecoder(BlockDecoder):
         return [replace(event, alternatives=alternatives(decision[3:, chosen])) if decision.shape[0] > 3 else event]
 
     def _is_settled(self, *, changed: bool, was_full: bool) -> bool:
-        """Is the block finished after a pass that changed something or nothing?"""
-        if not self.canvas.is_filled(self.block.start, self.block.end):
+        """Are the columns finished after a pass that changed something or nothing?"""
+        if not self.canvas.is_filled(self.edited.start, self.edited.end):
             return False
-        state = tuple(self.canvas.ids[self.block.start : self.block.end].tolist())
+        state = self._state()
         again, self.post_passes = state in self.seen, self.post_passes + 1
         self.seen.add(state)
-        spent = self.post_passes > self.editing.max_post_passes
+        spent = self.post_passes > self.most_passes
         return spent or (was_full and not changed) or (again and self.editing.cycle_guard)
+
+    def _state(self) -> tuple[int, ...]:
+        return tuple(self.canvas.ids[self.edited.start : self.edited.end].tolist())
 
     def _after_commit(self) -> list[Event]:
         return super()._after_commit() if self.settled else []
