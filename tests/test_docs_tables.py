@@ -43,6 +43,7 @@ from anyorder.cli import models as models_command
 from anyorder.models.families import FAMILIES, LATER
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES, Schedule
+from anyorder.policies.presets import PRESETS
 from anyorder.server.effort import EFFORTS, Effort
 from anyorder.server.metrics import ServerMetrics
 from anyorder.server.settings import ServerSettings
@@ -89,6 +90,14 @@ def code(*names: str) -> str:
 def policies() -> str:
     rows = ((code(p.name), p.summary, p.score, p.schedule, code(*p.reads), p.source) for p in POLICIES.values())
     return table("policy", "a pass commits", "ranks by", "schedule", "reads", "source", rows=rows)
+
+
+def presets() -> str:
+    rows = (
+        (code(p.name), p.summary, ", ".join(f"`{n}={v}`" for n, v in p.params.items()), p.source)
+        for p in PRESETS.values()
+    )
+    return table("preset", "what it is", "parameters", "source", rows=rows)
 
 
 def caches() -> str:
@@ -359,6 +368,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "recipe_data_fields": lambda: fields_of(SOURCES),
     "train_flags": flag_table(train.TRAIN_FLAGS),
     "policies": policies,
+    "presets": presets,
     "caches": caches,
     "families": families,
     "family_support": family_support,

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.engine.tiny import tiny
 
 from anyorder.cli import serve
 from anyorder.cli.preset import with_preset
 from anyorder.errors import DataError, ParameterError
 from anyorder.params import DecodeParams
+from anyorder.policies.presets import PRESETS
+from anyorder.resolve import resolve
 from anyorder.sweep.preset import table
 
 PRESET = "# chosen by a sweep\n[decoding]\nmax_new_tokens = 7\ntemperature = 0.5\nseed = 3\n"
@@ -37,6 +40,15 @@ def test_every_kind_of_value_survives_the_file(tmp_path: Path) -> None:
     del params["steps"]
     assert with_preset({}, preset=file) == params
     assert with_preset({"threshold": 0.5}, preset=file) == {**params, "threshold": 0.5}
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_published_settings_go_by_their_names(name: str) -> None:
+    """They are parameters that LLaDA2 takes, and flags go first."""
+    params = with_preset({"threshold": 0.25}, preset=Path(name))
+    assert params == {**PRESETS[name].params, "threshold": 0.25}
+    resolved = resolve(DecodeParams.of(**with_preset({}, preset=Path(name))), tiny("llada2_moe"))
+    assert {field: getattr(resolved, field) for field in PRESETS[name].params} == PRESETS[name].params
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`--preset FILE`: decode parameters that a sweep has chosen."""
+"""`--preset`: decode parameters that were published under a name, or that a sweep has chosen."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 from anyorder.cli.files import read_text
 from anyorder.cli.flags import Flag
 from anyorder.errors import ParameterError
+from anyorder.policies.presets import PRESETS
 from anyorder.sweep.settings_file import parse
 
 PRESET_FLAGS = (
-    Flag(name="preset", type=Path, metavar="FILE.toml", panel="Decoding",
-         help="Decode parameters from the table [decoding] of a file, as `anyorder sweep` writes it; flags go first."),
+    Flag(name="preset", type=Path, metavar="NAME|FILE.toml", panel="Decoding",
+         help=f"Published decode parameters by name ({', '.join(PRESETS)}), or those in the table [decoding] of a "
+         "file, as `anyorder sweep` writes it; flags go first."),
 )  # fmt: skip
 
 
@@ -25,6 +27,8 @@ def with_preset(params: dict[str, Any], *, preset: Path | None = None) -> dict[s
     """
     if preset is None:
         return params
+    if str(preset) in PRESETS:
+        return {**PRESETS[str(preset)].params, **params}
     common, ways = parse(read_text(preset), str(preset), param="preset")
     if ways or not common:
         raise ParameterError(f"{preset} is no preset: it holds a table [decoding] and nothing else", param="preset")
