@@ -104,7 +104,10 @@ def test_unsupported_settings_of_llada_are_named(changes: dict[str, Any], named:
         ({"use_sliding_window": True, "sliding_window": 16}, "sliding-window attention"),
         ({"sliding_window": 16}, "sliding-window attention"),
         ({"layer_types": ["full_attention", "linear_attention"]}, "layer_types linear_attention"),
-        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "'dynamic' is not supported; known: default"),
+        (
+            {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}},
+            r"rope scaling 'dynamic' \(supported: default, linear, llama3, yarn\)",
+        ),
         ({"rope_scaling": {"type": "linear"}}, "needs 'factor'"),
         ({"num_attention_heads": 5}, "not divisible by 5"),
         ({"num_key_value_heads": 3}, "must be a multiple of num_kv_heads"),

@@ -12,6 +12,8 @@ from anyorder.models.moe.config import MoeConfig
 
 RawConfig = Mapping[str, Any]
 
+_CURE = "take another checkpoint, or run this one with its own code"
+
 
 @dataclass(frozen=True, kw_only=True)
 class RopeScaling:
@@ -227,7 +229,15 @@ def _olmo_faults(raw: RawConfig) -> list[str]:
 
 def unlike(raw: RawConfig, **allowed: tuple[object, ...]) -> list[str]:
     """A fault for every key whose value is none of those allowed; a missing key counts as None."""
-    return [f"{key}={raw.get(key)!r}" for key, values in allowed.items() if raw.get(key) not in values]
+    return [_fault(key, raw.get(key), values) for key, values in allowed.items() if raw.get(key) not in values]
+
+
+def _fault(key: str, value: object, allowed: tuple[object, ...]) -> str:
+    if key == "quantization_config":
+        method = value.get("quant_method", "unnamed") if isinstance(value, Mapping) else value
+        return f"weights in few bits ({key}: {method}; `quantize` makes some of the checkpoint they come from)"
+    known = [repr(each) for each in allowed if each is not None]
+    return f"{key}={value!r} (supported: {' or '.join(known) or 'none'})"
 
 
 def _rope(raw: RawConfig) -> tuple[float, RopeScaling | None]:
@@ -238,9 +248,9 @@ def _rope(raw: RawConfig) -> tuple[float, RopeScaling | None]:
     if kind == "default":
         return theta, None
     if kind not in _SCALINGS:
-        raise ModelError(f"config.json: rope scaling {kind!r} is not supported; known: default, {', '.join(_SCALINGS)}")
+        refuse([f"rope scaling {kind!r} (supported: default, {', '.join(_SCALINGS)})"])
     if table.get("partial_rotary_factor", 1) != 1:
-        raise ModelError("config.json: partial_rotary_factor is not supported")
+        refuse(["partial_rotary_factor with a rope scaling"])
     try:
         return theta, _SCALINGS[kind](table, raw)
     except KeyError as error:
@@ -327,4 +337,4 @@ def refuse(faults: Iterable[str]) -> None:
         ModelError: there are faults.
     """
     if text := "; ".join(faults):
-        raise ModelError(f"config.json asks for what is not supported or not possible: {text}")
+        raise ModelError(f"config.json asks for what is not supported or not possible: {text}; {_CURE}")

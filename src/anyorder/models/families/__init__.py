@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from anyorder.errors import UnknownFamily
+from anyorder.errors import ModelError, UnknownFamily
+from anyorder.models.config import ModelConfig
 from anyorder.models.families import (
     bd3lm,
     diffusion_gemma,
@@ -28,8 +31,17 @@ from anyorder.models.families import (
 from anyorder.models.families.converted import converted
 from anyorder.models.spec import FamilySpec
 
+
+def _parsed(spec: FamilySpec, raw: Mapping[str, Any]) -> ModelConfig:
+    """Its config; errors name the family."""
+    try:
+        return spec.parse(raw)
+    except ModelError as error:
+        raise ModelError(f"{spec.name} ({spec.title}): {error}") from None
+
+
 FAMILIES: dict[str, FamilySpec] = {
-    spec.name: spec
+    spec.name: replace(spec, parse=partial(_parsed, spec))
     for spec in (
         llama.SPEC,
         qwen2.SPEC,
@@ -80,6 +92,9 @@ def _architecture(raw: Mapping[str, Any]) -> str | None:
 def _explain(architecture: str | None, model_type: object) -> str:
     given = f"architecture {architecture!r} (model_type {model_type!r})"
     if architecture and architecture.startswith(LATER):
-        return f"{given} is a diffusion model that is not supported yet; supported: {', '.join(FAMILIES)}"
+        return (
+            f"{given} is a diffusion model that is not supported yet; supported: {', '.join(FAMILIES)}; "
+            "this one needs its own code"
+        )
     known = ", ".join(name for spec in FAMILIES.values() for name in spec.architectures)
     return f"unknown {given} in config.json; known architectures: {known}"
