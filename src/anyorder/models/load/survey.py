@@ -63,8 +63,8 @@ def survey(
     raw = read_config(folder)
     spec = recognise(raw)
     config = spec.parse(raw)
-    if found is not None and type(config) is not ModelConfig:
-        raise ModelError(f"{spec.title} takes no LoRA adapter; load it without one")
+    if found is not None and (type(config) is not ModelConfig or config.moe is not None):
+        raise ModelError(f"{spec.title} takes no LoRA adapter; merge it into the weights, or load it without one")
     tokenizer = read_tokenizer(folder)
     checkpoint = _weights(folder, spec, config, drawn)
     return Survey(
