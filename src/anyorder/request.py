@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyorder.canvas import NO_MASK, Canvas, Hole
+from anyorder.canvas import NO_MASK, Canvas, Part, count_slots
 from anyorder.decoders.base import Decoder
 from anyorder.decoders.block import BlockDecoder
 from anyorder.decoders.causal import CausalDecoder
@@ -51,7 +51,7 @@ _DREAM_EPS = 1e-3
 def build_decoder(
     params: DecodeParams,
     model: LoadedModel,
-    prompt: Sequence[int | Hole],
+    prompt: Sequence[Part],
     *,
     request: int = 0,
     sample: int = 0,
@@ -61,7 +61,7 @@ def build_decoder(
 
     Args:
         params: from `resolve`.
-        prompt: token ids and holes.
+        prompt: token ids, holes and pictures.
         request: index in the batch, for the events.
         sample: number of the sample under one seed, for the draws.
         cached: leading columns whose keys and values the caller still has.
@@ -70,7 +70,7 @@ def build_decoder(
         ParameterError: there is nothing to decode, or a token id does not exist.
     """
     mask_id = _mask_id(params, model)
-    prompt_length = sum(part.length if isinstance(part, Hole) else 1 for part in prompt)
+    prompt_length = count_slots(prompt)
     end = prompt_length + params.max_new_tokens
     _check_context(params, model, prompt_length, end)
     canvas = Canvas.from_prompt(prompt, mask_id=mask_id, request=request, forced=params.forced)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from anyorder.models.gemma.config import gemma_names, parse_gemma
+from anyorder.models.gemma.config import gemma_image_shapes, gemma_names, parse_gemma
 from anyorder.models.spec import FamilySpec
 
 SPEC = FamilySpec(
     name="diffusion_gemma",
-    title="DiffusionGemma 26B-A4B (text)",
+    title="DiffusionGemma 26B-A4B",
     architectures=("DiffusionGemmaForBlockDiffusion",),
     model_types=("diffusion_gemma",),
     attention="causal",
@@ -26,5 +26,5 @@ SPEC = FamilySpec(
     source="transformers DiffusionGemmaForBlockDiffusion and its generation config; arXiv:2608.00146",
     parse=parse_gemma,
     weight_names=gemma_names,
-    unused=("model.encoder.vision_tower.", "model.encoder.embed_vision."),
+    image_shapes=gemma_image_shapes,
 )

@@ -30,6 +30,8 @@ class GemmaConfig(ModelConfig):
     num_experts: int
     top_k: int
     expert_size: int
+    vision: VisionConfig | None = None
+    """None: it reads text only."""
     softcap: float
 
     def kv_shape(self, layer: int) -> tuple[int, int]:
@@ -42,7 +44,7 @@ class GemmaConfig(ModelConfig):
 
 
 def parse_gemma(raw: RawConfig) -> GemmaConfig:
-    """Config of the whole model; its vision part is not read.
+    """Config of the whole model.
 
     Raises:
         ModelError: a size is missing or impossible, or a setting is not supported.
@@ -80,7 +82,9 @@ def parse_gemma(raw: RawConfig) -> GemmaConfig:
         num_experts=required(text, "num_experts"),
         top_k=required(text, "top_k_experts"),
         expert_size=required(text, "moe_intermediate_size"),
-        softcap=float(text.get("final_logit_softcapping") or 30.0),
+        layers=(True,) * layers,
+        score="softmax",
+        normalise=True,
     )
 
 
@@ -159,6 +163,12 @@ NORMS = {
     "post_feedforward_layernorm_2": "sparse_norm",
     "post_feedforward_layernorm": "sum_norm",
 }
+def gemma_image_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Published name -> shape of what image input needs besides."""
+    assert isinstance(config, GemmaConfig)
+    return {} if config.vision is None else vision_shapes(config.vision, config.hidden_size)
+
+
 
 
 def _mlp(published: str, ours: str, hidden: int, inner: int) -> dict[str, Place]:

@@ -15,12 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.models.gemma.config import NORMS, GemmaConfig
+from anyorder.models.gemma.vision import Vision
 from anyorder.models.linear import Linear
 from anyorder.models.moe.layer import mix
 from anyorder.models.moe.router import Blocks
 from anyorder.models.norm import rms_norm
 from anyorder.models.rope import rotate
 from anyorder.models.transformer import Attend, Changes, Transformer
+from anyorder.pictures import Picture
 
 gelu = partial(F.gelu, approximate="tanh")
 Turns = tuple[Tensor, Tensor]
@@ -54,17 +56,36 @@ class CanvasTokens:
     soft: Tensor
     """[T, hidden], 0 elsewhere."""
 
-    def embed(self, ids: Tensor, x: Tensor, /) -> Tensor:
-        """See `Changes.embed`."""
+    def embed(self, x: Tensor) -> Tensor:
+        """The input embeddings x, [T, hidden], told."""
         return torch.where(self.on, self.conditioning(x, self.soft), x)
+
+    def among(self, rows: Tensor) -> CanvasTokens:
+        """The same for some of the tokens, [R] int64."""
+        return CanvasTokens(self.conditioning, self.on[rows], self.soft)
+
+
+@dataclass(frozen=True, eq=False)
+class Fed:
+    """What a pass feeds that is not text: tokens of canvases, vectors of pictures."""
+
+    canvas: CanvasTokens | None
+    pictures: Sequence[tuple[int, Tensor]]
+    """From a token on the vectors that are fed instead, [n, hidden] each."""
+
+    def embed(self, ids: Tensor, x: Tensor, /) -> Tensor:
+        """See `Changes.embed`; x is scaled, and may be written to."""
+        for first, vectors in self.pictures:
+            x[first : first + vectors.shape[0]] = vectors
+        return x if self.canvas is None else self.canvas.embed(x)
 
     def add(self, layer: int, product: str, x: Tensor, y: Tensor, /) -> Tensor:
         """See `Changes.add`; products are shared."""
         return y
 
-    def among(self, rows: Tensor, /) -> CanvasTokens:
-        """See `Changes.among`."""
-        return CanvasTokens(self.conditioning, self.on[rows], self.soft)
+    def among(self, rows: Tensor, /) -> Fed:
+        """See `Changes.among`; what is fed is fed in front of the layers."""
+        return Fed(self.canvas and self.canvas.among(rows), ())
 
 
 class GemmaLayer(nn.Module):
@@ -141,6 +162,8 @@ class DiffusionGemma(Transformer):
         self.layers = nn.ModuleList(GemmaLayer(config, index) for index in range(config.num_layers))
         self.conditioning = Conditioning(config)
 
+        self.vision: Vision | None = None
+        """Set when its weights are loaded."""
     def forward(
         self,
         ids: Tensor,
@@ -150,20 +173,21 @@ class DiffusionGemma(Transformer):
         adapted: Changes | None = None,
         blocks: Blocks | None = None,
     ) -> Tensor:
-        """See `Transformer.forward`; `adapted` is what `canvas` gave."""
-        assert adapted is None or isinstance(adapted, CanvasTokens), "loading refuses adapters for this network"
+        """See `Transformer.forward`; `adapted` is what `fed` gave."""
+        assert adapted is None or isinstance(adapted, Fed), "loading refuses adapters for this network"
         assert blocks is None, "no experts are shared by block here"
         x = self.embed(ids)
         x = x * self._embed_scale(x)
         if adapted is not None:
             x = adapted.embed(ids, x)
         config, last = self.gemma, len(self.layers) - 1
+        canvas = adapted and adapted.canvas
         kinds = (
             turns(config.rope_theta, config.head_dim, config.head_dim, positions, x.dtype),
             turns(config.full_rope_theta, config.full_head_dim, config.full_rotary_dim, positions, x.dtype),
         )
         for index, layer in enumerate(self.layers):
-            x = layer(x, kinds[config.full[index]], attend, rows if index == last else None, adapted)
+            x = layer(x, kinds[config.full[index]], attend, rows if index == last else None, canvas)
         return rms_norm(x, self.norm, config.rms_norm_eps)
 
     def head(self, hidden: Tensor) -> Tensor:
@@ -171,17 +195,30 @@ class DiffusionGemma(Transformer):
         logits, cap = super().head(hidden), self.gemma.softcap
         return (logits / cap).tanh() * cap
 
-    def canvas(self, on: Tensor, softs: Sequence[tuple[int, Tensor]]) -> CanvasTokens:
-        """What to tell a forward about its canvases.
+    def fed(
+        self,
+        on: Tensor | None,
+        softs: Sequence[tuple[int, Tensor]] = (),
+        pictures: Sequence[tuple[int, Tensor]] = (),
+    ) -> Fed:
+        """What to tell a forward about its canvases and pictures.
 
         Args:
-            on: [T] bool, the tokens that belong to a canvas.
+            on: [T] bool, the tokens that belong to a canvas; None: none does.
             softs: from a token on, what the pass before expected of it and those behind it, [n, hidden] each.
         """
+            pictures: from a token on, the vectors of a picture, [n, hidden] each, from `read`.
         soft = torch.zeros(on.shape[0], self.gemma.hidden_size, dtype=self.dtype, device=self.device)
+        if on is None:
+            return Fed(None, pictures)
         for first, expected in softs:
             soft[first : first + expected.shape[0]] = expected
-        return CanvasTokens(self.conditioning, on[:, None], soft)
+        return Fed(CanvasTokens(self.conditioning, on[:, None], soft), pictures)
+
+    def read(self, picture: Picture) -> Tensor:
+        """[length, hidden], what is fed for a picture."""
+        assert self.vision is not None, "prompts with pictures are refused where there is no vision tower"
+        return self.vision(picture.pixels.to(self.device), picture.positions.to(self.device))
 
     def soften(self, probabilities: Tensor) -> Tensor:
         """See `Transformer.soften`."""

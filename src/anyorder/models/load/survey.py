@@ -18,6 +18,7 @@ from anyorder.models.load.folder import read_config, read_table
 from anyorder.models.load.resolve import resolve_block, resolve_edits, resolve_mask, resolve_stops
 from anyorder.models.load.safetensors import Checkpoint
 from anyorder.models.load.source import BUILT_IN, DEFAULT, locate, locate_adapter
+from anyorder.models.load.vision import has_vision
 from anyorder.models.spec import FamilySpec
 from anyorder.models.tokenizer import Tokenizer, read_tokenizer
 
@@ -87,7 +88,10 @@ def _weights(folder: Path, spec: FamilySpec, config: ModelConfig, drawn: int | N
     if drawn is not None:
         return DrawnCheckpoint(folder, names, drawn)
     checkpoint = Checkpoint(folder)
-    check_tensors(names, checkpoint, tied=config.tie_word_embeddings, unused=spec.unused)
+    shapes = {name: place.shape for name, place in names.items()}
+    if spec.image_shapes is not None and has_vision(checkpoint):
+        shapes |= spec.image_shapes(config)
+    check_tensors(shapes, checkpoint, tied=config.tie_word_embeddings, unused=spec.unused)
     return checkpoint
 
 
