@@ -45,6 +45,17 @@ WRONG: list[tuple[str, list[Any], str]] = [
         [-0.1, NAN, INF],
         "`entropy_bound` must be at least 0 (nats); 0.1 is the published default, got {!r}",
     ),
+    (
+        "entropy_threshold",
+        [-0.1, NAN, INF, True],
+        "`entropy_threshold` must be at least 0 (nats); 0.4 is the published default, got {!r}",
+    ),
+    (
+        "position_penalty",
+        [-0.1, NAN, INF, "0"],
+        "`position_penalty` must be at least 0 (nats per slot); 0.02 is the published default, got {!r}",
+    ),
+    ("window", ["slide", None], "`window` must be one of auto, block, sliding, got {!r}"),
     ("alg_temp", [-1, 1e-9, 1e9, NAN], "`alg_temp` must be 0, or from 0.001 to 1000, got {!r}"),
     ("eps", [0, 1, -1, NAN], "`eps` must be in (0, 1); 0.001 is the published default, got {!r}"),
     ("noise", ["linear", 1], "`noise` must be one of loglinear, cosine, square, square_root, log, got {!r}"),
@@ -225,7 +236,8 @@ def test_the_record_is_frozen_and_keyword_only() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_takes_what_it_reads_and_refuses_every_other_knob(policy: str) -> None:
-    values = {"steps": 2, "threshold": 0.5, "factor": 1.0, "entropy_bound": 0.5, "alg_temp": 0.5, "eps": 0.5}
+    values = {"steps": 2, "threshold": 0.5, "factor": 1.0, "entropy_bound": 0.5, "alg_temp": 0.5, "eps": 0.5,
+              "entropy_threshold": 0.5, "position_penalty": 0.5}  # fmt: skip
     for name, value in values.items():
         if name in POLICIES[policy].reads:
             assert getattr(DecodeParams(policy=policy, **{name: value}), name) == value  # type: ignore[arg-type]

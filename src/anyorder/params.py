@@ -15,6 +15,7 @@ from anyorder.policies.noise import Noise
 Mode = Literal["auto", "causal", "full", "block"]
 CacheName = Literal["auto", "none", "block", "prefix", "dual", "sub_block"]
 Growth = Literal["fixed", "block"]
+Sliding = Literal["auto", "block", "sliding"]
 Draft = Literal["auto", "none", "lookup", "ngram", "denoiser", "block"]
 
 
@@ -39,6 +40,12 @@ class DecodeParams:
 
     entropy_bound: float | None = None
     """Joint error allowed per pass, in nats; >= 0, published 0.1."""
+
+    entropy_threshold: float | None = None
+    """Commit slots of less entropy than this, in nats; >= 0, published 0.4 (WeDLM). At 0 one slot per pass."""
+
+    position_penalty: float | None = None
+    """Entropy, in nats per slot, added for the distance from the first open slot; >= 0, published 0.02 (WeDLM)."""
 
     alg_temp: float | None = None
     """Draw the slots to commit with probability proportional to exp(score / alg_temp) (Dream); None: take the best."""
@@ -90,6 +97,10 @@ class DecodeParams:
 
     growth: Growth = "fixed"
     """Full canvas only: show the model all answer slots from the start (fixed) or open them block by block (block)."""
+
+    window: Sliding = "auto"
+    """WeDLM only: open the next block when a block is full (block), or a slot for every slot that is finished, so that
+    `block_length` are in sight (sliding). auto: as published, sliding for policy entropy_threshold, else block."""
 
     draft: Draft = "auto"
     """Causal only: guess tokens, verify them in one pass: same text, fewer passes. lookup copies from the context;
@@ -180,6 +191,12 @@ def did_you_mean(name: str, known: list[str]) -> str:
     return (f"; did you mean {near[0]!r}?" if near else ";") + f" Known: {', '.join(sorted(known))}"
 
 
+KNOBS = (
+    "steps", "threshold", "factor", "entropy_bound", "entropy_threshold", "position_penalty", "alg_temp", "eps",
+    "noise",
+)  # fmt: skip
+"""What some policies read."""
+
 _Fault = tuple[str, str] | None
 _Check = Callable[[DecodeParams], _Fault]
 
@@ -228,7 +245,7 @@ def _policy_reads(params: DecodeParams) -> _Fault:
     info = POLICIES.get(params.policy or "")
     if info is None:
         return None
-    for name in ("steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps", "noise"):
+    for name in KNOBS:
         if getattr(params, name) is not None and name not in info.reads:
             takers = [other.name for other in POLICIES.values() if name in other.reads]
             return name, f"policy {info.name!r} does not read `{name}`; drop it or use one of {', '.join(takers)}"
@@ -330,6 +347,7 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
     _choice("mode", get_args(Mode)),
     _choice("cache", get_args(CacheName)),
     _choice("growth", get_args(Growth)),
+    _choice("window", get_args(Sliding)),
     _choice("draft", get_args(Draft)),
     _number("draft_length", "a whole number of at least 1", lambda v: v >= 1, whole=True),
     _known_policy,
@@ -337,6 +355,8 @@ _FIELD_CHECKS: tuple[_Check, ...] = (
     _number("threshold", "in [0, 1]; 0.9 is the published default", lambda v: 0 <= v <= 1),
     _number("factor", "above 0; 1 is the published default", lambda v: v > 0),
     _number("entropy_bound", "at least 0 (nats); 0.1 is the published default", lambda v: v >= 0),
+    _number("entropy_threshold", "at least 0 (nats); 0.4 is the published default", lambda v: v >= 0),
+    _number("position_penalty", "at least 0 (nats per slot); 0.02 is the published default", lambda v: v >= 0),
     _number("alg_temp", _TEMPERATURES, lambda v: v == 0 or 1e-3 <= v <= 1e3),
     _number("eps", "in (0, 1); 0.001 is the published default", lambda v: 0 < v < 1),
     _choice("noise", (*get_args(Noise), None)),

@@ -20,6 +20,7 @@ from anyorder.decoders.revisit import Revisiting, RevisitingDecoder
 from anyorder.decoders.seeded import SeededDecoder
 from anyorder.decoders.selfdraft import SelfDraftingDecoder
 from anyorder.decoders.speculate import SpeculativeDecoder
+from anyorder.decoders.streaming import StreamingDecoder
 from anyorder.decoders.structure import StructureDecoder
 from anyorder.draws import Draws
 from anyorder.errors import ContextError, ModelError, ParameterError
@@ -222,6 +223,8 @@ def _chooser(params: DecodeParams, model: LoadedModel, sample: int) -> Chooser:
             strict=model.spec.strict_threshold,
             factor=1.0 if params.factor is None else params.factor,
             entropy_bound=0.1 if params.entropy_bound is None else params.entropy_bound,
+            entropy_threshold=0.4 if params.entropy_threshold is None else params.entropy_threshold,
+            position_penalty=0.02 if params.position_penalty is None else params.position_penalty,
         ),
         alg_temp=params.alg_temp,
         top=params.top_logprobs,
@@ -337,7 +340,8 @@ def _block(
         "fuse_write": not model.spec.shift or both_ways,
     }
     if model.spec.blocks != "grid":
-        behind = SeededDecoder if model.spec.blocks == "seeded" else ReorderedDecoder
+        reordered = StreamingDecoder if params.window == "sliding" else ReorderedDecoder
+        behind = SeededDecoder if model.spec.blocks == "seeded" else reordered
         return behind(canvas, chooser, **_behind(options, cached))
     if params.edit_threshold is None:
         return BlockDecoder(canvas, chooser, **options)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from anyorder.cache.schemes import SCHEMES
 from anyorder.errors import ParameterError
-from anyorder.params import CacheName, DecodeParams, Draft, Mode
+from anyorder.params import KNOBS, CacheName, DecodeParams, Draft, Mode, Sliding
 from anyorder.policies.catalog import POLICIES
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _CACHES: dict[Mode, tuple[CacheName, ...]] = {
     "full": ("none", "prefix", "dual"),
     "block": ("block", "sub_block", "none"),
 }
-_POLICY_FIELDS = ("policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps", "noise")
+_POLICY_FIELDS = ("policy", *KNOBS)
 _NOISE_FIELDS = ("t_min", "t_max", "stability_threshold", "confidence_threshold")
 _NOISE_DEFAULTS = {
     "steps": 48, "entropy_bound": 0.1, "t_min": 0.4, "t_max": 0.8, "stability_threshold": 1,
@@ -28,7 +28,8 @@ _NOISE_DEFAULTS = {
 }  # fmt: skip
 """Of DiffusionGemma's published generation config."""
 _MASK_FIELDS = (
-    "threshold", "factor", "alg_temp", "eps", "noise", "sub_block_length", "first_block_length", "edit_threshold",
+    "threshold", "factor", "entropy_threshold", "position_penalty", "alg_temp", "eps", "noise", "window",
+    "sub_block_length", "first_block_length", "edit_threshold",
     "edit_passes", "edit_blocks", "growth", "draft_length", "top_p", "top_k", "cfg_scale", "measure_drift",
     "confidence_eos_eot_inf", "top_logprobs",
 )  # fmt: skip
@@ -53,6 +54,7 @@ def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0, batch: 
         return _noise(params, model, has_holes=holes > 0)
     _check_noise_fields(params, model)
     _check_mode_fields(params)
+    _check_window_fits(params, model)
     _check_edits(params, model)
     _check_structure(params, model, has_holes=holes > 0)
     _check_draft(params, model)
@@ -63,6 +65,7 @@ def resolve(params: DecodeParams, model: LoadedModel, *, holes: int = 0, batch: 
     params = params.replace(policy=_policy(params, model), block_length=_block_length(params, model))
     _check_delay(params)
     if mode == "block":
+        params = params.replace(window=_window(params, model))
         params = params.replace(sub_block_length=_sub_block_length(params, model))
     _check_steps(params, holes=holes)
     return params
@@ -141,8 +144,8 @@ def _policy(params: DecodeParams, model: LoadedModel) -> str:
     if params.policy is not None:
         return params.policy
     family = POLICIES[model.spec.policy]
-    knobs = [name for name in ("threshold", "factor", "entropy_bound") if getattr(params, name) is not None]
-    given = knobs + [name for name in ("steps", "alg_temp", "eps", "noise") if getattr(params, name) is not None]
+    given = [name for name in KNOBS if getattr(params, name) is not None]
+    knobs = [name for name in given if name in POLICIES]
     if all(name in family.reads for name in given):
         return family.name
     if len(knobs) > 1:
@@ -151,6 +154,8 @@ def _policy(params: DecodeParams, model: LoadedModel) -> str:
         )
     if knobs:
         return knobs[0]
+    if "position_penalty" in given:
+        return "entropy_threshold"
     if "noise" in given or family.name == "first_hitting":
         return "ddpm" if params.mode == "block" else "ddpm_cache"
     return "entropy" if {"alg_temp", "eps"} & set(given) else "low_confidence"
@@ -203,6 +208,28 @@ def _check_mode_fields(params: DecodeParams) -> None:
         _refuse("sub_block_length", "`sub_block_length` belongs to mode 'block'; drop it")
     if params.measure_drift and params.cache == "none":
         _refuse("measure_drift", "`measure_drift` compares a cache with none, and the cache is 'none'; name a cache")
+
+
+def _check_window_fits(params: DecodeParams, model: LoadedModel) -> None:
+    if params.window != "auto" and model.spec.blocks != "reordered":
+        what = f"{model.spec.title} does not"
+        _refuse("window", f"`window` is about models that read masks behind all known tokens (WeDLM), {what}; drop it")
+
+
+def _window(params: DecodeParams, model: LoadedModel) -> Sliding:
+    """As published where it is left open; a window that slides has no blocks that a schedule or sub-blocks divide."""
+    info = POLICIES[params.policy or ""]
+    if model.spec.blocks != "reordered" or params.window == "block":
+        return params.window
+    if params.window == "auto":
+        return "sliding" if info.name == "entropy_threshold" and params.sub_block_length is None else "block"
+    if info.schedule != "none":
+        takers = ", ".join(p.name for p in POLICIES.values() if p.schedule == "none" and p.name != "renoise")
+        name = "policy" if params.policy else "window"
+        _refuse(name, f"policy {info.name!r} shares a block among passes, and window 'sliding' has none; use {takers}")
+    if params.sub_block_length is not None:
+        _refuse("sub_block_length", "`sub_block_length` divides blocks, and window 'sliding' has none; drop one")
+    return params.window
 
 
 def _check_first_block(params: DecodeParams, mode: Mode) -> None:

@@ -46,9 +46,9 @@ def test_the_docstring_of_every_field_is_found() -> None:
 EXPECTED_FIELDS = {
     "mode": "block", "policy": "random", "steps": 3, "threshold": 0.5, "factor": 1.5, "entropy_bound": 0.2,
     "alg_temp": 0.1, "eps": 0.01, "block_length": 8, "sub_block_length": 4, "max_new_tokens": 6, "growth": "block",
-    "edit_threshold": 0.4, "edit_passes": 2, "edit_blocks": 1, "first_block_length": 2, "draft": "ngram", "draft_length": 5,
-    "top_logprobs": 3, "noise": "cosine",
-    "t_min": 0.3, "t_max": 0.6, "stability_threshold": 2, "confidence_threshold": 0.1,
+    "edit_threshold": 0.4, "edit_passes": 2, "edit_blocks": 1, "first_block_length": 2, "draft": "ngram",
+    "draft_length": 5, "top_logprobs": 3, "noise": "cosine", "entropy_threshold": 0.3, "position_penalty": 0.05,
+    "window": "sliding", "t_min": 0.3, "t_max": 0.6, "stability_threshold": 2, "confidence_threshold": 0.1,
     "temperature": 0.7, "top_p": 0.9, "top_k": 5, "seed": 11, "cfg_scale": 1.5, "cache": "dual", "measure_drift": True,
     "stop_ids": (1, 2), "logits_eos_inf": True, "confidence_eos_eot_inf": True, "logit_bias": {5: -1.5, 6: 2.0},
     "banned_ids": (7,), "forced": {0: 9},

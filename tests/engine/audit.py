@@ -91,7 +91,7 @@ class Audit:
                 self.provisional -= set(range(event.start, event.end))
                 assert event.passes == self.passes + self.started
                 stop = self.first_stop()
-                assert None not in self.ids[event.start : event.end if stop is None else stop], (
+                assert None not in self.ids[event.start : event.end if stop is None else min(stop, event.end)], (
                     "an open block is finished"
                 )
             case Finished():

@@ -19,6 +19,8 @@ KNOBS: dict[str, st.SearchStrategy[Any]] = {
     "threshold": st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.9, 1.0]),
     "factor": st.sampled_from([0.1, 0.9, 1.0, 3.0, 100.0]),
     "entropy_bound": st.sampled_from([0.0, 0.1, 2.0, 5.0, 100.0]),
+    "entropy_threshold": st.sampled_from([0.0, 0.4, 2.5, 3.0, 100.0]),
+    "position_penalty": st.sampled_from([0.0, 0.02, 1.0]),
     "alg_temp": st.sampled_from([0.0, 0.1, 1.0, 1e-3]),
     "eps": st.sampled_from([1e-3, 0.5, 0.99]),
 }
@@ -46,6 +48,7 @@ ANYTHING: dict[str, st.SearchStrategy[Any]] = {
     "edit_blocks": st.integers(0, 2),
     "max_new_tokens": st.integers(0, 20),
     "growth": st.sampled_from(["fixed", "block"]),
+    "window": st.sampled_from(["auto", "block", "sliding"]),
     "draft": st.sampled_from(["none", "lookup", "ngram"]),
     "draft_length": st.integers(1, 9),
     "cfg_scale": st.sampled_from([0.0, 0.5, 2.0]),

@@ -189,7 +189,7 @@ def test_wedlm(size: int, length: int, tau: float, cache: str) -> None:
         prompt = prompt_of(seed, size)
         prompt = [token for token in prompt if token != MASK]
         expected, passes = wedlm(model, prompt, length, 8, tau)
-        params: dict[str, Any] = {"threshold": tau} if tau else {}
+        params: dict[str, Any] = {"threshold": tau} if tau else {"policy": "low_confidence"}
         answer = anyorder.generate(model, prompt, max_new_tokens=length, cache=cache, stop_ids=NONE, **params)
         assert list(answer.ids) == expected
         assert answer.stats.passes == passes

@@ -43,3 +43,12 @@ def test_impossible_tokens_count_nothing() -> None:
     assert score.entropy(logits).tolist() == pytest.approx([math.log(2), 0.0])
     assert score.margin(logits).tolist() == pytest.approx([0.0, 1.0])
     assert score.probability(logits, torch.tensor([1, 1])).tolist() == [0.0, 1.0]
+
+
+@given(table=st.lists(st.lists(st.floats(-9, 9), min_size=3, max_size=3), min_size=1, max_size=5), data=st.data())
+def test_distance_counts_from_the_first_candidate(table: list[list[float]], data: st.DataObject) -> None:
+    slots = sorted(data.draw(st.sets(st.integers(0, 40), min_size=len(table), max_size=len(table))))
+    penalty, logits = data.draw(st.sampled_from([0.0, 0.02, 1.0])), torch.tensor(table, dtype=torch.float64)
+    found = score.distant_entropy(logits, torch.tensor(slots), penalty).tolist()
+    plain = score.entropy(logits).tolist()
+    assert found == pytest.approx([h + penalty * (slot - slots[0]) for h, slot in zip(plain, slots, strict=True)])

@@ -35,7 +35,7 @@ MODES: dict[str, list[dict[str, Any]]] = {
         {"threshold": 0.1, "edit_threshold": 0.05, "edit_passes": 3},
         {"threshold": 0.06, "edit_threshold": 0.0, "edit_passes": 2, "block_length": 4, "edit_blocks": 2},
     ],
-    "wedlm": [{"threshold": 0.06}, {"policy": "low_confidence"}],
+    "wedlm": [{"threshold": 0.06}, {"policy": "low_confidence"}, {"entropy_threshold": 2.6}],
     "nemotron_labs_diffusion": [{"threshold": 0.06}, {"mode": "causal"}, {"mode": "causal", "draft": "block"}],
     "sdar": [{"threshold": 0.1}, {"policy": "sequential"}, {"cache": "none"}],
     "llada": [

@@ -22,8 +22,9 @@ from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES
 
 PANELS: dict[str, tuple[str, ...]] = {
-    "Decoding": ("max_new_tokens", "mode", "policy", "steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps",
-                 "noise", "block_length", "sub_block_length", "edit_threshold", "edit_passes", "edit_blocks",
+    "Decoding": ("max_new_tokens", "mode", "policy", "steps", "threshold", "factor", "entropy_bound",
+                 "entropy_threshold", "position_penalty", "alg_temp", "eps", "noise", "window", "block_length",
+                 "sub_block_length", "edit_threshold", "edit_passes", "edit_blocks",
                  "first_block_length", "growth", "draft", "draft_length", "t_min", "t_max", "stability_threshold",
                  "confidence_threshold"),
     "Sampling": ("temperature", "top_p", "top_k", "seed", "cfg_scale", "top_logprobs"),

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 NAME = "sweep"
 HELP = """Measure quality and speed of many settings, and find the fastest that is good enough.
 
-Decoding flags take several values: --steps 256,128,64 --block-length 16,32. steps, threshold, factor and entropy_bound
-are alternatives, everything else is combined. Every setting answers the same prompts, and a setting that is proven to
-be within --budget of the best, or proven not to be, gets no more of them.
+Decoding flags take several values: --steps 256,128,64 --block-length 16,32. steps, threshold, factor, entropy_bound
+and entropy_threshold are alternatives, everything else is combined. Every setting answers the same prompts, and a
+setting that is proven to be within --budget of the best, or proven not to be, gets no more of them.
 
 The folder gets sweep.json, sweep.html (curves, table, outputs side by side) and preset.toml, the fastest setting inside
 the budget, which generate, chat and serve load with --preset. Stop at any time; the same command goes on.

@@ -126,7 +126,7 @@ class Chooser:
         if all:
             commit = torch.ones_like(ids, dtype=torch.bool)
         else:
-            ranked = self._score(filtered, confidence, slots, pass_index)
+            ranked = self._score(logits, filtered, confidence, slots, pass_index)
             if self.alg_temp:
                 commit = self.sampling.draws.subset(ranked / self.alg_temp, slots, pass_index, quota)
             else:
@@ -153,7 +153,7 @@ class Chooser:
     def _reveals(self, schedule: PassSchedule, slots: Tensor, step: int) -> Tensor:
         return self.sampling.draws.uniform(slots, step, "slot") < schedule.probability(step)
 
-    def _score(self, filtered: Tensor, confidence: Tensor, slots: Tensor, pass_index: int) -> Tensor:
+    def _score(self, logits: Tensor, filtered: Tensor, confidence: Tensor, slots: Tensor, pass_index: int) -> Tensor:
         match self.policy.score:
             case "probability":
                 return confidence
@@ -161,5 +161,7 @@ class Chooser:
                 return score.margin(filtered)
             case "entropy":
                 return -score.entropy(filtered)
+            case "distant_entropy":
+                return -score.distant_entropy(logits, slots, self.knobs.position_penalty)
             case "random":
                 return self.sampling.draws.uniform(slots, pass_index, "slot")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Score = Literal["probability", "margin", "entropy", "random"]
+Score = Literal["probability", "margin", "entropy", "distant_entropy", "random"]
 Schedule = Literal["none", "even", "timesteps", "budget", "ancestral", "ancestral_blocks"]
 
 
@@ -53,6 +53,9 @@ _ALL = (
                "probability", "even", ("threshold", "steps"), "SDAR, arXiv:2510.06303"),
     PolicyInfo("entropy_bounded", "the most certain slots whose entropies sum below `entropy_bound`", "entropy", "none",
                ("entropy_bound",), "JetEngine for SDAR"),
+    PolicyInfo("entropy_threshold", "all slots of less entropy than `entropy_threshold`, a slot further right of less, "
+               "and the most certain", "distant_entropy", "none", ("entropy_threshold", "position_penalty"),
+               "WeDLM, its engine's sampler"),
     PolicyInfo("first_hitting", "one slot at random: the next one that the reverse process would reveal", "random",
                "none", (), "BD3-LM, arXiv:2503.09573; arXiv:2409.02908"),
     PolicyInfo("ddpm_cache", "every slot by itself as time runs from 1 to `eps`, then the best token of what is left",

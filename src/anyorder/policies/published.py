@@ -20,6 +20,8 @@ class Knobs:
     strict: bool = False  # compare with > instead of >=
     factor: float = 1.0
     entropy_bound: float = 0.1  # nats
+    entropy_threshold: float = 0.4  # nats
+    position_penalty: float = 0.02  # nats per slot, read by the score
 
 
 PolicyFunction = Callable[[Tensor, Tensor, Knobs], Tensor]
@@ -95,6 +97,11 @@ def entropy_bounded(score: Tensor, open: Tensor, knobs: Knobs) -> Tensor:
     return select.entropy_bounded(-score, open, knobs.entropy_bound)
 
 
+def entropy_threshold(score: Tensor, open: Tensor, knobs: Knobs) -> Tensor:
+    """All slots below `entropy_threshold`, and the lowest; score is minus `score.distant_entropy`. Source: WeDLM."""
+    return select.threshold(score, open, -knobs.entropy_threshold, strict=True)
+
+
 def first_hitting(score: Tensor, open: Tensor, knobs: Knobs) -> Tensor:
     """One slot; score is a uniform draw. Source: BD3-LM, `sampling.first_hitting`.
 
@@ -123,6 +130,6 @@ FUNCTIONS: dict[str, PolicyFunction] = {
     for function in (
         threshold, factor, entropy_bound, low_confidence, random, origin, maskgit_plus, topk_margin, entropy,
         confidence_threshold, sequential, low_confidence_static, low_confidence_dynamic, entropy_bounded,
-        first_hitting, ddpm_cache, ddpm, renoise,
+        entropy_threshold, first_hitting, ddpm_cache, ddpm, renoise,
     )
 }  # fmt: skip

@@ -66,5 +66,17 @@ def entropy(logits: Tensor) -> Tensor:
     return -torch.linalg.vecdot(log_p.exp(), log_p.clamp_min_(torch.finfo(log_p.dtype).min))
 
 
+def distant_entropy(logits: Tensor, slots: Tensor, penalty: float) -> Tensor:
+    """Entropy in nats, and `penalty` more for every slot of distance from the first candidate: [n, V] -> [n].
+
+    Args:
+        logits: [n, V] float, as the model gave them: before temperature, top-k and top-p.
+        slots: [n] int64, ascending.
+        penalty: nats per slot, >= 0; published 0.02.
+    Source: WeDLM, `select_positions_to_fill` of its engine.
+    """
+    return entropy(logits) + penalty * (slots - slots[:1])
+
+
 def _precise(logits: Tensor) -> Tensor:
     return logits if logits.dtype.itemsize >= 4 else logits.float()

@@ -35,7 +35,9 @@ EFFORTS: Mapping[Level, Effort] = {
 }
 """OpenAI's levels and Inception's `instant`; shares and thresholds are ours, the latter around the published 0.9."""
 
-KNOBS = ("steps", "threshold", "factor", "entropy_bound", "alg_temp", "eps")
+KNOBS = (
+    "steps", "threshold", "factor", "entropy_bound", "entropy_threshold", "position_penalty", "alg_temp", "eps",
+)  # fmt: skip
 """Who has set one of these, in the request or for the server, has chosen how sure a commit must be."""
 
 

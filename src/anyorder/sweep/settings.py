@@ -12,7 +12,7 @@ from anyorder.errors import ParameterError
 from anyorder.params import DecodeParams, check_names
 from anyorder.policies.catalog import POLICIES
 
-KNOBS = ("steps", "threshold", "factor", "entropy_bound")
+KNOBS = ("steps", "threshold", "factor", "entropy_bound", "entropy_threshold")
 """Each belongs to a policy of its own: given together, they are alternatives and not multiplied."""
 
 

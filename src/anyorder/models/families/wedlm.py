@@ -29,10 +29,10 @@ SPEC = FamilySpec(
     block_keys=("wedlm_window_size",),
     decoder="block",
     modes=("block",),
-    policy="low_confidence",
+    policy="entropy_threshold",
     caches=("none", "block"),
     confidence="raw",
     infill=False,
-    source="tencent/WeDLM hf_compat/modeling_wedlm.py (its `generate_wedlm`)",
+    source="tencent/WeDLM wedlm/engine (wedlm_decoder.py, sampler.py); blocks: hf_compat/modeling_wedlm.py",
     parse=parse,
 )
