@@ -15,27 +15,29 @@ ALLOWED = {
     "errors": "",
     "reporting": "errors",  # records, figures, pages; knows nothing of what is measured
     "events": "",
-    "window": "",
+    "pictures": "",  # plain data: what a vision tower reads
+    "images": "errors",
+    "window": "pictures",
     "draws": "",
     "rates": "",
     "policies": "draws",  # tensors and numbers in, tensors out
-    "canvas": "errors events",
+    "canvas": "errors events pictures",
     "params": "errors policies",
     "cache": "errors window",
     "decoders": "canvas window events policies cache draws errors params",
     "ngrams": "errors",  # no torch, no model: text in, guesses out
-    "models": "ngrams errors",
+    "models": "ngrams pictures errors",
     "tasks": "",  # texts and rules; no torch, no model
     "training": "models tasks policies draws rates errors",
     "recipes": "",  # TOML files
-    "runner": "models cache window errors",  # knows no decoder, no policy, no request
-    "prompt": "canvas errors",
+    "runner": "models cache window pictures errors",  # knows no decoder, no policy, no request
+    "prompt": "canvas images pictures errors",
     "resolve": "cache params policies errors",
     "request": "resolve decoders ngrams canvas window params policies draws errors",
     "generation": "events",
     "channels": "errors",  # text in, reasoning, words and calls out; no torch, no model
-    "engine": "runner decoders canvas window events cache draws errors",
-    "scoring": "request resolve decoders draws canvas window params events errors",
+    "engine": "runner decoders canvas window pictures events cache draws errors",
+    "scoring": "request resolve decoders draws canvas window pictures params events errors",
     "api": "scoring prompt resolve request generation engine models cache runner canvas params events errors",
     "serving": "seams scoring prompt resolve request engine runner cache decoders canvas window models params events "
     "errors",

@@ -34,7 +34,7 @@ def test_an_unknown_parameter_is_answered_with_the_nearest(function: str) -> Non
 
 def test_every_public_function_checks_its_prompts() -> None:
     model = tiny("llada")
-    kinds = "a prompt is text, a list of token ids, a list of chat messages, or a list of text and Hole(n); got "
+    kinds = "a prompt is text, a list of token ids, a list of chat messages, or a list of text, Hole(n) and Image; got "
     assert text_of(lambda: bad.generate(model, None)) == kinds + "NoneType"
     assert text_of(lambda: bad.stream(model, 5)) == kinds + "int"
     assert text_of(lambda: bad.generate_batch(model, [5, 6])) == kinds + "int"

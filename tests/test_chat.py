@@ -66,13 +66,13 @@ def test_a_model_without_an_exact_cache_keeps_nothing(family: str) -> None:
     """Columns of a bidirectional canvas have seen what came behind them."""
     chat = session(family, cache="dual", block_length=4)
     ask(chat, QUESTIONS[0])
-    assert chat.stored_ids == []
+    assert chat.stored_keys == []
 
 
 def test_an_uncached_session_keeps_nothing_either() -> None:
     chat = session("llama", cache="none")
     first, second = (ask(chat, question) for question in QUESTIONS[:2])
-    assert chat.stored_ids == []
+    assert chat.stored_keys == []
     assert second.stats.positions > first.stats.positions
 
 

@@ -13,7 +13,7 @@ import pytest
 import anyorder
 
 PUBLIC = {
-    "AnyorderError", "ChatSession", "DecodeParams", "EventStream", "Generation", "Hole", "Stats",
+    "AnyorderError", "ChatSession", "DecodeParams", "EventStream", "Generation", "Hole", "Image", "Stats",
     "generate", "generate_batch", "infill", "load", "score", "stream",
 }  # fmt: skip
 

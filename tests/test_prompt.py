@@ -14,7 +14,7 @@ from anyorder import Hole
 from anyorder.errors import ModelError, ParameterError
 from anyorder.prompt import encode_prompt, strip_padding
 
-KINDS = "a prompt is text, a list of token ids, a list of chat messages, or a list of text and Hole(n); got "
+KINDS = "a prompt is text, a list of token ids, a list of chat messages, or a list of text, Hole(n) and Image; got "
 
 
 @pytest.mark.parametrize(

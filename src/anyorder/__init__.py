@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from anyorder.chat import ChatSession
     from anyorder.errors import AnyorderError
     from anyorder.generation import Generation, Stats
+    from anyorder.images import Image
     from anyorder.params import DecodeParams
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AnyorderError", "ChatSession", "DecodeParams", "EventStream", "Generation", "Hole", "Stats",
+    "AnyorderError", "ChatSession", "DecodeParams", "EventStream", "Generation", "Hole", "Image", "Stats",
     "generate", "generate_batch", "infill", "load", "score", "stream",
 ]  # fmt: skip
 
 _HOMES = {
     "AnyorderError": "errors", "ChatSession": "chat", "DecodeParams": "params", "EventStream": "api",
-    "Generation": "generation", "Hole": "canvas", "Stats": "generation", "generate": "api", "generate_batch": "api",
-    "infill": "api", "load": "api", "score": "api", "stream": "api",
+    "Generation": "generation", "Hole": "canvas", "Image": "images", "Stats": "generation", "generate": "api",
+    "generate_batch": "api", "infill": "api", "load": "api", "score": "api", "stream": "api",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyorder.cache.schemes import SCHEMES
 from anyorder.cache.storage import KVStorage
-from anyorder.canvas import Hole, count_holes
+from anyorder.canvas import Hole, Part, count_holes
 from anyorder.engine.loop import Engine
 from anyorder.engine.sequence import Sequence as RunningSequence
 from anyorder.errors import ParameterError
@@ -38,7 +38,7 @@ class EventStream(Iterator[Event]):
     def __init__(
         self,
         model: LoadedModel,
-        prompts: Sequence[Sequence[int | Hole]],
+        prompts: Sequence[Sequence[Part]],
         params: DecodeParams,
         *,
         samples: Sequence[int] | None = None,
@@ -64,7 +64,7 @@ class EventStream(Iterator[Event]):
     def _sequence(
         self,
         model: LoadedModel,
-        prompt: Sequence[int | Hole],
+        prompt: Sequence[Part],
         index: int,
         sample: int,
         storage: KVStorage | None,
@@ -122,8 +122,8 @@ def stream(model: LoadedModel, prompt: Prompt, params: DecodeParams | None = Non
 
     Args:
         model: from `load`.
-        prompt: text to continue, token ids, chat messages (`[{"role": "user", "content": "…"}]`), or a list of text and
-            `Hole(n)` to fill.
+        prompt: text to continue, token ids, chat messages (`[{"role": "user", "content": "…"}]`), or a list of text,
+            `Hole(n)` to fill and `Image(...)` to look at. A content may be a list of text and image parts.
         params: how to decode; `changes` are DecodeParams fields that replace some of it.
     Returns:
         an iterator of events that also has `.stats()` and `.generations()` when it is exhausted.

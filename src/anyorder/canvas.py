@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 from torch import Tensor
 
 from anyorder.errors import ParameterError
 from anyorder.events import Committed, Opened, Remasked, Revised
+from anyorder.pictures import Picture, Placed
 
 NO_MASK = -1  # stands in open slots of a model without a mask token; it is never fed
 
@@ -33,9 +35,27 @@ class Hole:
             )
 
 
-def count_holes(prompt: Sequence[int | Hole]) -> int:
+Part = int | Hole | Picture
+"""What an encoded prompt is a row of; a hole and a picture take several slots."""
+
+
+def count_holes(prompt: Sequence[Part]) -> int:
     """Slots of the prompt that are to be filled."""
     return sum(part.length for part in prompt if isinstance(part, Hole))
+
+
+def count_slots(prompt: Sequence[Part]) -> int:
+    """Slots that the prompt takes."""
+    return sum(1 if isinstance(part, int) else part.length for part in prompt)
+
+
+def known_keys(prompt: Sequence[Part]) -> list[int]:
+    """What the slots in front of the first hole depend on: ids, and `Picture.keys`."""
+    return [key for part in takewhile(lambda part: not isinstance(part, Hole), prompt) for key in _keys(part)]
+
+
+def _keys(part: Part) -> list[int]:
+    return part.keys if isinstance(part, Picture) else [part] if isinstance(part, int) else []
 
 
 class Canvas:
@@ -48,6 +68,7 @@ class Canvas:
         confidence: [L] float32, probability of the committed id at that pass, 0 elsewhere.
         answer_start: first slot behind the prompt.
         forced: slot -> id that the caller fixed for slots that are still to come.
+        pictures: those of the prompt, in order.
     """
 
     def __init__(
@@ -59,8 +80,10 @@ class Canvas:
         answer_start: int,
         request: int = 0,
         forced: Mapping[int, int] | None = None,
+        pictures: Sequence[Placed] = (),
     ) -> None:
         self.forced = dict(forced or {})
+        self.pictures = tuple(pictures)
         self.mask_id = mask_id
         self.answer_start = answer_start
         self.request = request
@@ -72,7 +95,7 @@ class Canvas:
     @classmethod
     def from_prompt(
         cls,
-        prompt: Sequence[int | Hole],
+        prompt: Sequence[Part],
         *,
         mask_id: int,
         request: int = 0,
@@ -85,9 +108,12 @@ class Canvas:
         """
         ids: list[int] = []
         open_slots: list[bool] = []
+        pictures: list[Placed] = []
         for part in prompt:
-            length = part.length if isinstance(part, Hole) else 1
-            ids += [mask_id] * length if isinstance(part, Hole) else [part]
+            if isinstance(part, Picture):
+                pictures.append(Placed(part, len(ids)))
+            length = 1 if isinstance(part, int) else part.length
+            ids += [part if isinstance(part, int) else mask_id if isinstance(part, Hole) else part.token_id] * length
             open_slots += [isinstance(part, Hole)] * length
         start = len(ids)
         return cls(
@@ -97,10 +123,18 @@ class Canvas:
             answer_start=start,
             request=request,
             forced={start + offset: token for offset, token in (forced or {}).items()},
+            pictures=pictures,
         )
 
     def __len__(self) -> int:
         return self.ids.shape[0]
+
+    def keys(self, end: int) -> list[int]:
+        """What the columns up to `end` depend on: their ids, and `Picture.keys`."""
+        keys: list[int] = self.ids[:end].tolist()
+        for placed in (placed for placed in self.pictures if placed.start < end):
+            keys[placed.start : placed.end] = placed.picture.keys
+        return keys[:end]
 
     def grow(self, count: int) -> Opened:
         """Append `count` slots; they are open but for those the caller forced."""

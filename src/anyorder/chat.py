@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyorder.api import EventStream
 from anyorder.cache.storage import KVStorage
-from anyorder.canvas import Hole
+from anyorder.canvas import Part, known_keys
 from anyorder.errors import ParameterError
 from anyorder.events import Event
 from anyorder.params import DecodeParams
@@ -40,39 +40,40 @@ class ChatSession:
 
     def reset(self) -> None:
         """Forget the conversation."""
-        self.messages: list[dict[str, str]] = []
+        self.messages: list[dict[str, Any]] = []
         if self.system is not None:
             self.messages.append({"role": "system", "content": self.system})
         self.storage: KVStorage | None = None
-        self.stored_ids: list[int] = []  # the ids whose keys and values are in storage
+        self.stored_keys: list[int] = []  # of the columns whose keys and values are in storage
         self.turn: Turn | None = None  # the one that may write to storage
 
-    def send(self, text: str) -> Turn:
-        """Ask the next question.
+    def send(self, content: str | Sequence[Mapping[str, Any]]) -> Turn:
+        """Ask the next question: text, or a list of text and image parts.
 
         The answer becomes part of `messages` when the returned stream is exhausted; one that is given up midway is not
         kept, and neither is its question. The next `send` or `reset` gives it up for good.
         """
-        messages = [*self.messages, {"role": "user", "content": text}]
+        messages = [*self.messages, {"role": "user", "content": content}]
         self.turn = Turn(self, messages, encode_prompt(self.model, messages))
         return self.turn
 
-    def reusable(self, prompt: Sequence[int | Hole]) -> int:
+    def reusable(self, prompt: Sequence[Part]) -> int:
         """Leading columns of `prompt` that are stored; the last column is always computed, its logits are needed."""
-        limit = min(len(self.stored_ids), len(prompt) - 1)
-        return next((i for i in range(limit) if self.stored_ids[i] != prompt[i]), limit)
+        keys = known_keys(prompt)
+        limit = min(len(self.stored_keys), len(keys) - 1)
+        return next((i for i in range(limit) if self.stored_keys[i] != keys[i]), limit)
 
 
 class Turn(EventStream):
     """The event stream of one answer; the session takes it over when it is exhausted."""
 
-    def __init__(self, session: ChatSession, messages: list[dict[str, str]], prompt: Sequence[int | Hole]) -> None:
+    def __init__(self, session: ChatSession, messages: list[dict[str, Any]], prompt: Sequence[Part]) -> None:
         self.session = session
         self.asked = messages
         self.kept = False
         cached = session.reusable(prompt)
         # an abandoned turn leaves columns behind the reusable ones overwritten
-        session.stored_ids = session.stored_ids[:cached]
+        session.stored_keys = session.stored_keys[:cached]
         super().__init__(session.model, [prompt], session.params, storage=session.storage, cached=cached)
 
     def __next__(self) -> Event:
@@ -92,7 +93,7 @@ class Turn(EventStream):
         session.messages = [*self.asked, {"role": "assistant", "content": answer.text}]
         stored = sequence.decoder.stored if self.params[0].cache != "none" and self.exact else 0
         session.storage = sequence.storage
-        session.stored_ids = sequence.decoder.canvas.ids[:stored].tolist()
+        session.stored_keys = sequence.decoder.canvas.keys(stored)
 
     @property
     def exact(self) -> bool:

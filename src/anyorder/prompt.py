@@ -5,44 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from anyorder.canvas import Hole
+from anyorder.canvas import Hole, Part
 from anyorder.errors import ModelError, ParameterError
+from anyorder.images import Image, split_content
+from anyorder.pictures import Picture
 
 if TYPE_CHECKING:
     from anyorder.models.chat import TemplateInputs
     from anyorder.models.loaded import LoadedModel
 
 Message = Mapping[str, Any]
-Prompt = str | Sequence[int | str | Hole] | Sequence[Message]
-"""Text to continue; token ids, text and holes in a row; or chat messages."""
+Prompt = str | Sequence[int | str | Hole | Image | Picture] | Sequence[Message]
+"""Text to continue; token ids, text, holes and images, read or not, in a row; or chat messages."""
 
 
-def encode_prompt(model: LoadedModel, prompt: Prompt, inputs: TemplateInputs | None = None) -> list[int | Hole]:
-    """Token ids and holes of a prompt.
+def encode_prompt(model: LoadedModel, prompt: Prompt, inputs: TemplateInputs | None = None) -> list[Part]:
+    """Token ids, holes and pictures of a prompt.
 
     Text never becomes a control or mask token, whatever it says; only `Hole` marks slots to fill. At the beginning of
     plain text stands what the tokenizer puts there by itself: a BOS token, or nothing. Token ids are taken as they are:
-    a mask id among them is a given token, not a hole.
+    a mask id among them is a given token, not a hole, and an image token is no image.
 
     Args:
         inputs: tools and variables for the chat template, if the prompt is messages.
     Raises:
         ParameterError: the prompt is empty and the model was not trained to write without one, it is of no known kind,
-            or holds an id outside the vocabulary.
-        ModelError: text was given and the model has no tokenizer.
+            holds an id outside the vocabulary, an image that cannot be read, or any for a model that reads none.
+        ModelError: text was given and the model has no tokenizer; or the checkpoint lacks what image input needs.
     """
     if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         _refuse_kind(prompt)
     if not prompt:
         return _unprompted(model)
     if isinstance(prompt, str):
-        parts: list[int | Hole] = [*_tokenizer(model).encode_text(prompt, bos=True)]
+        parts: list[Part] = [*_tokenizer(model).encode_text(prompt, bos=True)]
     elif all(isinstance(part, Mapping) for part in prompt):
-        messages = [dict(m) for m in prompt if isinstance(m, Mapping)]
-        tokenizer = _tokenizer(model)
-        parts = [
-            *(tokenizer.encode_chat(messages) if inputs is None else tokenizer.encode_chat(messages, inputs=inputs))
-        ]
+        parts = _encode_chat(model, [dict(m) for m in prompt if isinstance(m, Mapping)], inputs)
     else:
         parts = [piece for index, part in enumerate(prompt) for piece in _encode_part(model, part, first=index == 0)]
     if not parts:
@@ -75,7 +73,7 @@ def strip_padding(rows: Sequence[Sequence[int]], attention_mask: Sequence[Sequen
     return stripped
 
 
-def _unprompted(model: LoadedModel) -> list[int | Hole]:
+def _unprompted(model: LoadedModel) -> list[Part]:
     """What a model that writes without a prompt begins with."""
     if model.spec.unprompted == "no":
         _refuse_empty()
@@ -88,9 +86,56 @@ def _unprompted(model: LoadedModel) -> list[int | Hole]:
     return [token]
 
 
-def _encode_part(model: LoadedModel, part: object, *, first: bool) -> list[int | Hole]:
-    if isinstance(part, Hole):
+def _encode_chat(model: LoadedModel, messages: list[dict[str, Any]], inputs: TemplateInputs | None) -> list[Part]:
+    images: list[Image] = []
+    for number, message in enumerate(messages):
+        if isinstance(content := message.get("content"), list | tuple):
+            parts, own = split_content(content, f"messages[{number}].content")
+            message["content"] = parts if own else "\n".join(part["text"] for part in parts)
+            images += own
+    pictures = [_picture(model, image) for image in images]
+    tokenizer = _tokenizer(model)
+    ids = tokenizer.encode_chat(messages) if inputs is None else tokenizer.encode_chat(messages, inputs=inputs)
+    return _with_pictures(model, ids, pictures) if pictures else [*ids]
+
+
+def _with_pictures(model: LoadedModel, ids: Sequence[int], pictures: list[Picture]) -> list[Part]:
+    """The ids of a conversation, each image token replaced: only the template can have written it."""
+    assert model.images is not None
+    image_id = model.images.config.image_id
+    if not _tokenizer(model).is_control(image_id):
+        raise ModelError(f"{model.source}: token {image_id}, which stands for an image, is a word of its tokenizer")
+    if (places := list(ids).count(image_id)) != len(pictures):
+        raise ModelError(f"the chat template of {model.source} makes {places} places for {len(pictures)} images")
+    waiting = iter(pictures)
+    return [part for token in ids for part in (_between(model, next(waiting)) if token == image_id else [token])]
+
+
+def _picture(model: LoadedModel, image: Image) -> Picture:
+    if model.images is None and model.spec.image_shapes is None:
+        raise ParameterError(
+            f"{model.source} (family {model.spec.name}) takes no image input; give it text", param="prompt"
+        )
+    if model.images is None:
+        raise ModelError(
+            f"image input needs a vision tower, and {model.source} (family {model.spec.name}) was loaded without one: "
+            "its config.json has no vision_config, or its weights hold none"
+        )
+    return model.images.read(image.read())
+
+
+def _between(model: LoadedModel, picture: Picture) -> list[Part]:
+    """A picture between the tokens that begin and end an image."""
+    assert model.images is not None
+    return [model.images.config.begin_id, picture, model.images.config.end_id]
+
+
+def _encode_part(model: LoadedModel, part: object, *, first: bool) -> list[Part]:
+    if isinstance(part, Hole | Picture):
         return [part]
+    if isinstance(part, Image):
+        opening = model.tokenizer.encode_text("", bos=True) if first and model.tokenizer else []
+        return [*opening, *_between(model, _picture(model, part))]
     if isinstance(part, str):
         return [*_tokenizer(model).encode_text(part, bos=first)]
     if isinstance(part, int) and not isinstance(part, bool):
@@ -104,13 +149,13 @@ def _refuse_empty() -> NoReturn:
 
 def _refuse_kind(given: object) -> NoReturn:
     raise ParameterError(
-        "a prompt is text, a list of token ids, a list of chat messages, or a list of text and Hole(n); got "
+        "a prompt is text, a list of token ids, a list of chat messages, or a list of text, Hole(n) and Image; got "
         f"{type(given).__name__}",
         param="prompt",
     )
 
 
-def _check_ids(model: LoadedModel, parts: Sequence[int | Hole]) -> None:
+def _check_ids(model: LoadedModel, parts: Sequence[Part]) -> None:
     size = model.config.vocab_size
     for part in parts:
         if isinstance(part, int) and not 0 <= part < size:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -13,9 +14,10 @@ from torch import Tensor
 from anyorder.cache.storage import KVStorage
 from anyorder.models.adapter import Adapter
 from anyorder.models.attention import sdpa, stacked_mask, visible
-from anyorder.models.gemma.network import DiffusionGemma
+from anyorder.models.gemma.network import DiffusionGemma, Fed
 from anyorder.models.moe import Blocks
 from anyorder.models.transformer import Changes, Transformer
+from anyorder.pictures import Picture
 from anyorder.window import Window
 
 
@@ -33,6 +35,7 @@ class Runner:
     def __init__(self, network: Transformer, adapter: Adapter | None = None) -> None:
         self.network = network
         self.adapter = adapter
+        self._vectors: WeakKeyDictionary[Picture, Tensor] = WeakKeyDictionary()  # as long as somebody holds the picture
 
     def storage(self, capacity: int) -> KVStorage:
         """Keys and values for one request of up to `capacity` columns."""
@@ -77,17 +80,39 @@ class Runner:
         return (Blocks.of(positions, moe.block_length, self.network.device),)
 
     def _adapted(self, windows: Sequence[Window]) -> Changes | None:
-        """The adapter for one pass, or its canvases; None if there is neither, or no window asks for it."""
-        canvases = isinstance(self.network, DiffusionGemma)
-        if (self.adapter is None and not canvases) or all(window.adapted is None for window in windows):
+        """The adapter for one pass, or its canvases and pictures; None if there is none, or no window asks for it."""
+        if isinstance(self.network, DiffusionGemma):
+            return self._fed(self.network, windows)
+        if self.adapter is None or all(window.adapted is None for window in windows):
             return None
         on = torch.cat([adapted_tokens(window) for window in windows])
-        if isinstance(self.network, DiffusionGemma):
-            pairs = zip(windows, _offsets(windows), strict=True)
-            softs = [(w.adapted + at, w.soft) for w, at in pairs if w.adapted is not None and w.soft is not None]
-            return self.network.canvas(on.to(self.network.device, non_blocking=True), softs)
-        assert self.adapter is not None
         return self.adapter.on(None if on.all() else on.to(self.network.device, non_blocking=True))
+
+    def _fed(self, network: DiffusionGemma, windows: Sequence[Window]) -> Fed | None:
+        """Which tokens are a canvas or a picture, and what is fed for them."""
+        softs = [(w.adapted + at, w.soft) for w, at in _placed(windows) if w.adapted is not None and w.soft is not None]
+        pictures = [
+            (at + first - w.start, self._picture(network, placed.picture)[first - placed.start : w.end - placed.start])
+            for w, at in _placed(windows)
+            for placed in w.pictures
+            for first in (max(placed.start, w.start),)
+        ]
+        canvas = any(window.adapted is not None for window in windows)
+        if not canvas and not pictures:
+            return None
+        on = torch.cat([adapted_tokens(window) for window in windows]) if canvas else None
+        return network.fed(on if on is None else on.to(network.device, non_blocking=True), softs, pictures)
+
+    def _picture(self, network: DiffusionGemma, picture: Picture) -> Tensor:
+        """[length, hidden], what the vision tower makes of a picture, once."""
+        if picture not in self._vectors:
+            self._vectors[picture] = network.read(picture)
+        return self._vectors[picture]
+
+
+def _placed(windows: Sequence[Window]) -> Iterator[tuple[Window, int]]:
+    """Each window with the first packed token of it."""
+    return zip(windows, _offsets(windows), strict=True)
 
 
 def adapted_tokens(window: Window) -> Tensor:
@@ -121,12 +146,17 @@ def attention_mask(window: Window, sliding: int | None = None) -> Tensor | None:
 
     Args:
         sliding: columns that a token may look back on, itself included; tokens from `adapted` on look back from the
-            first of them. None: all.
+            first of them. None: all. The columns of a picture see all of it.
     Returns:
         [T, visible] bool; None if every token sees every visible column.
     """
     masks = [_by_order(window), _near(window, sliding), _inside(window)]
-    return reduce(lambda a, b: b if a is None else a if b is None else a & b, masks)
+    mask = reduce(lambda a, b: b if a is None else a if b is None else a & b, masks)
+    if mask is not None:
+        for placed in window.pictures:  # each is seen whole by itself, however far
+            rows = slice(max(placed.start - window.start, 0), placed.end - window.start)
+            mask[rows, placed.start : placed.end] = True
+    return mask
 
 
 def _by_order(window: Window) -> Tensor | None:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 import torch
 from torch import Tensor
 
-from anyorder.canvas import NO_MASK, Canvas, Hole
+from anyorder.canvas import NO_MASK, Canvas, Hole, Part
 from anyorder.decoders.scorers import CausalScorer, MaskedScorer, MonteCarloScorer
 from anyorder.draws import Draws
 from anyorder.errors import ContextError, ModelError, ParameterError
 from anyorder.events import Event, Finished, Scored, Started
 from anyorder.params import CacheName, DecodeParams, Mode, did_you_mean
+from anyorder.pictures import Picture
 from anyorder.request import build_decoder
 from anyorder.resolve import resolve
 from anyorder.window import Window
@@ -173,7 +174,7 @@ def _stored(slot: int, start: int, block_length: int | None) -> int:
 
 
 def _first_windows(
-    decode: DecodeParams, model: LoadedModel, prompt: Sequence[int | Hole], *, stored: int = 0
+    decode: DecodeParams, model: LoadedModel, prompt: Sequence[Part], *, stored: int = 0
 ) -> list[Window]:
     """The windows up to the one in which a decoder would decide the first slots of the holes."""
     decoder = build_decoder(decode, model, prompt, cached=stored)
@@ -184,13 +185,15 @@ def _first_windows(
     return windows
 
 
-def without_holes(prompt: Sequence[int | Hole]) -> list[int]:
+def without_holes(prompt: Sequence[Part]) -> list[int]:
     """The ids of a text that is all there.
 
     Raises:
-        ParameterError: it has a hole.
+        ParameterError: it has a hole or a picture.
     """
-    ids = [part for part in prompt if not isinstance(part, Hole)]
+    if any(isinstance(part, Picture) for part in prompt):
+        _refuse("prompt", "a text with images cannot be scored; leave them out")
+    ids = [part for part in prompt if isinstance(part, int)]
     if len(ids) < len(prompt):
         _refuse("prompt", "a text with holes cannot be scored; fill them, or give the text without them")
     return ids

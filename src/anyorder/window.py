@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor
+
+from anyorder.pictures import Placed
 
 Attention = Literal["bidirectional", "block", "causal"]
 Phase = Literal["prefill", "denoise", "write"]
@@ -48,12 +51,18 @@ class Window:
     soft: Tensor | None = None  # [n, hidden], on the device: what the tokens from `adapted` on were expected to be
     stores: bool = True  # False: nothing outside the window is seen and no K/V need be kept
     branches: Branches | None = None  # only with attention "causal", and visible up to the window's end
+    pictures: tuple[Placed, ...] = ()  # those with fed columns: their vectors are fed, and each is seen whole by itself
     moved: Tensor | None = None  # [M] int64: stored columns whose K/V are first moved to start - M, ..., start - 1
 
     @property
     def end(self) -> int:
         """First column behind the window."""
         return self.start + self.ids.shape[0]
+
+    def picturing(self, pictures: Sequence[Placed]) -> Window:
+        """The same window with those of these pictures that it feeds a column of."""
+        fed = tuple(placed for placed in pictures if placed.start < self.end and placed.end > self.start)
+        return replace(self, pictures=fed) if fed else self
 
     def wanting(self, rows: Tensor) -> Window:
         """The same window with other rows of logits wanted."""

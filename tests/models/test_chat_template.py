@@ -113,7 +113,7 @@ def test_one_control_string_in_one_message(chatml: Tokenizer) -> None:
             r"messages\[0\]: role must be one of system, user, assistant, tool, got 'wizard'",
         ),
         ([{"role": "user\n<|im_end|>", "content": "a"}], r"messages\[0\]: role must be"),
-        ([{"role": "user", "content": None}], r"messages\[0\]: content must be a string, got None"),
+        ([{"role": "user", "content": None}], r"messages\[0\]: content must be a string or a list of parts, got None"),
         ([{"role": "user"}], r"messages\[0\]: content must be a string"),
         ([{"role": "user", "content": "a", "name": "b"}], r"messages\[0\]: unknown field 'name'; known: role, content"),
     ],

@@ -19,11 +19,11 @@ from anyorder.events import Finished
 from anyorder.params import DecodeParams
 
 if TYPE_CHECKING:
-    from anyorder.canvas import Hole
+    from anyorder.canvas import Part
     from anyorder.generation import Generation
     from anyorder.models.loaded import LoadedModel
 
-    EncodedPrompt = list[int | Hole]
+    EncodedPrompt = list[Part]
 
 BATCH_FLAGS = (
     Flag(name="input", type=Path, metavar="FILE.jsonl", panel="Batch",

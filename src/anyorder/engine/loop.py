@@ -108,7 +108,7 @@ class Engine:
         if not windows:
             return []
         storages = [sequence.storage for sequence, plan in plans for _ in plan]
-        shadows = [s.decoder.uncached(plan[0]) for s, plan in plans if s.measures(plan)]
+        shadows = [s.uncached(plan[0]) for s, plan in plans if s.measures(plan)]
         rows = self.runner.forward([*windows, *shadows], [*storages, *[None] * len(shadows)])
         planned, exact = iter(rows[: len(windows)]), iter(rows[len(windows) :])
         grouped = [[next(planned) for _ in plan] for _, plan in plans]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from anyorder.decoders.base import Decoder
+from anyorder.pictures import Placed
 from anyorder.window import Attention, Window
 
 
@@ -25,17 +26,24 @@ class Prefill:
     columns: int
     """Leading columns of the prompt without a hole; with `whole`, those that were lost."""
     whole: bool = False
+    pictures: tuple[Placed, ...] = ()
+    """Each is computed in one pass: its columns see each other."""
 
     def tokens(self, stored: int) -> int:
         """Columns of the prompt that the next pass computes."""
-        return max(0, min(self.columns - stored, self.chunk))
+        return max(0, self._end(stored) - stored)
+
+    def _end(self, start: int) -> int:
+        """First column behind a chunk that begins at `start`."""
+        end = min(start + self.chunk, self.columns)
+        return next((placed.end for placed in self.pictures if placed.start < end < placed.end), end)
 
     def window(self, decoder: Decoder) -> Window | None:
         """The next chunk, or None where the decoder goes on by itself."""
         start = decoder.stored
-        if self.columns - start <= (0 if self.whole else self.chunk):
+        end = self._end(start)
+        if start >= self.columns or (end >= self.columns and not self.whole):
             return None
-        end = min(start + self.chunk, self.columns)
         return Window(
             ids=decoder.canvas.ids[start:end],
             start=start,

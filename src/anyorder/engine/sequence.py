@@ -48,7 +48,15 @@ class Sequence:
         """The next chunk of the prompt, or what the decoder wants."""
         chunk = self.prefill.window(self.decoder) if self.prefill else None
         self.chunk_end = chunk.end if chunk else None
-        return self.decoder.plan() if chunk is None else [chunk]
+        return [self._pictured(window) for window in (self.decoder.plan() if chunk is None else [chunk])]
+
+    def uncached(self, window: Window) -> Window:
+        """See `Decoder.uncached`."""
+        return self._pictured(self.decoder.uncached(window))
+
+    def _pictured(self, window: Window) -> Window:
+        """Decoders feed the slots of a picture like any text; what is in them is said here."""
+        return window.picturing(self.decoder.canvas.pictures)
 
     def decide(self, rows: list[Tensor]) -> Tensor:
         """See `Decoder.decide`; a chunk of the prompt decides nothing."""

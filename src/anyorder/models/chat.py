@@ -22,6 +22,8 @@ ROLES = ("system", "user", "assistant", "tool")
 EXTRA = {"assistant": ("tool_calls", "reasoning_content"), "tool": ("name", "tool_call_id")}
 """Role -> what its messages may hold besides role and content; the template decides what it reads."""
 PRIVATE_USE = range(0xE000, 0xF900)
+IMAGE = {"type": "image"}
+"""Part of a content: the place of an image; the template says which tokens stand there."""
 
 Message = Mapping[str, Any]
 
@@ -43,7 +45,7 @@ def check_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Copies of the messages.
 
     Raises:
-        ParameterError: no message, an unknown role, a content that is no string, or a field that its role has not.
+        ParameterError: no message, an unknown role, a content of no known kind, or a field that its role has not.
     """
     if not messages:
         raise ParameterError("messages must hold at least one message", param="messages")
@@ -56,14 +58,37 @@ def _checked(number: int, message: Message) -> dict[str, Any]:
         raise ParameterError(
             f"messages[{number}]: role must be one of {', '.join(ROLES)}, got {role!r}", param="messages"
         )
-    if not isinstance(content, str):
-        raise ParameterError(f"messages[{number}]: content must be a string, got {content!r}", param="messages")
+    if not isinstance(content, str) and not _are_parts(content):
+        raise ParameterError(
+            f"messages[{number}]: content must be a string or a list of parts, got {content!r}", param="messages"
+        )
     known = ("role", "content", *EXTRA.get(role, ()))
     if extra := sorted(set(message) - set(known)):
         raise ParameterError(
             f"messages[{number}]: unknown field {extra[0]!r}; known: {', '.join(known)}", param="messages"
         )
     return dict(message)
+
+
+def _are_parts(content: object) -> bool:
+    """Is this a list of texts and images?"""
+    if not isinstance(content, list) or not content:
+        return False
+    return all(part == IMAGE or _is_text(part) for part in content)
+
+
+def _is_text(part: object) -> bool:
+    match part:
+        case {"type": "text", "text": str(), **rest}:
+            return not rest
+        case _:
+            return False
+
+
+def written(message: Message) -> list[str]:
+    """The texts of a message's content."""
+    content = message["content"]
+    return [content] if isinstance(content, str) else [part["text"] for part in content if part != IMAGE]
 
 
 def reads(template: str, name: str) -> bool:
@@ -139,13 +164,19 @@ def fenced(
     """
     fence, mark = _unused_characters(template, messages, inputs)
     marked = _marker(control, mark)
-    cores = [message["content"].strip() for message in messages]
-    held = [
-        _held({**marked(message), "role": message["role"], "content": message["content"]}, core, f"{fence}{n}{fence}")
-        for n, (message, core) in enumerate(zip(messages, cores, strict=True))
+    cores: list[str] = []
+
+    def held(text: str) -> str:
+        # nothing but blanks stays as it is: templates may ask whether there is a content at all
+        core = text.strip()
+        cores.append(core)
+        return text.replace(core, f"{fence}{len(cores) - 1}{fence}", 1) if core else text
+
+    conversation = [
+        {**marked(message), "role": message["role"], "content": _held(message["content"], held)} for message in messages
     ]
     told = TemplateInputs(tools=tuple(marked(tool) for tool in inputs.tools), variables=marked(dict(inputs.variables)))
-    text = render(template, held, prompt=prompt, named=named, inputs=told)
+    text = render(template, conversation, prompt=prompt, named=named, inputs=told)
     parts = re.split(f"{fence}(\\d+){fence}", text)
     pieces: list[tuple[bool, str]] = []
     for place, part in enumerate(parts):
@@ -161,9 +192,11 @@ def spells(value: Any, control: Sequence[str]) -> bool:
     return any(string in text for text in _texts(value) for string in control)
 
 
-def _held(message: Message, core: str, placeholder: str) -> Message:
-    # nothing but blanks stays as it is: templates may ask whether there is a content at all
-    return {**message, "content": message["content"].replace(core, placeholder, 1)} if core else message
+def _held(content: str | list[dict[str, str]], held: Callable[[str], str]) -> str | list[dict[str, str]]:
+    """A content with its texts replaced."""
+    if isinstance(content, str):
+        return held(content)
+    return [part if part == IMAGE else {**part, "text": held(part["text"])} for part in content]
 
 
 def _marker(control: Sequence[str], mark: str) -> Callable[[Any], Any]:

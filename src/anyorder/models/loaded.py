@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,6 +13,9 @@ from anyorder.models.spec import FamilySpec
 from anyorder.models.tokenizer import Tokenizer
 from anyorder.models.transformer import Transformer
 from anyorder.ngrams import NgramTable
+
+if TYPE_CHECKING:
+    from anyorder.models.load.images import ImageReader
 
 
 @dataclass(kw_only=True)
@@ -33,6 +37,8 @@ class LoadedModel:
     """Control tokens that delete a token and insert one (LLaDA2.2); None: it knows none."""
     block_length: int | None
     """Argument, else config.json, else the family's; None: free."""
+    images: ImageReader | None = None
+    """From images to what the network reads; None where the checkpoint has no vision tower."""
     ngrams: NgramTable | None = None
     """What the model writes, counted, for drafts; None where nothing like it lies beside the weights."""
     source: str

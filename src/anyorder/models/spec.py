@@ -78,8 +78,15 @@ class FamilySpec:
     """config.json -> ModelConfig."""
     weight_names: Callable[[ModelConfig], dict[str, Place]] = hf_names
     """Published tensor name -> place in the network."""
+    image_shapes: Callable[[ModelConfig], dict[str, tuple[int, ...]]] | None = None
+    """Published name -> shape of the tensors that read images, which a checkpoint may lack; None: it reads none."""
     unused: tuple[str, ...] = ()
     """Beginnings of the names of published tensors that nothing here reads."""
+
+    @property
+    def inputs(self) -> tuple[Literal["text", "images"], ...]:
+        """What a prompt may hold."""
+        return ("text",) if self.image_shapes is None else ("text", "images")
 
     @property
     def drafts_blocks(self) -> bool:

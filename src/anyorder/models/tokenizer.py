@@ -58,7 +58,8 @@ class Tokenizer:
         """A conversation to ids: control tokens come from the chat template, never from what the caller wrote.
 
         Args:
-            messages: each with `role` (system, user, assistant, tool) and `content`.
+            messages: each with `role` (system, user, assistant, tool) and `content`: text, or a list of texts
+                `{"type": "text", "text": ...}` and places of images `{"type": "image"}`.
             add_generation_prompt: end with the opening of the assistant's turn.
             inputs: tools and variables for the template.
         Raises:
@@ -77,7 +78,9 @@ class Tokenizer:
         # encoding the pieces alone would lose merges across their seams
         written = [checked, inputs.tools, inputs.variables]
         harmless = not chat.spells(written, self._control_strings)
-        if harmless and all(self._control.isdisjoint(self._own(message["content"])) for message in checked):
+        if harmless and all(
+            self._control.isdisjoint(self._own(text)) for message in checked for text in chat.written(message)
+        ):
             text = chat.render(template, checked, prompt=add_generation_prompt, named=named, inputs=inputs)
             ids = self._own(text)
             if self._controls(ids) == [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from anyorder.canvas import Hole
+from anyorder.canvas import Part, count_holes, count_slots
 from anyorder.channels.budget import Allowance, Budget
 from anyorder.channels.parser import Channels
 from anyorder.channels.syntax import Syntax, syntax_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Ask:
     """What one request wants of the engine: some prompts, each answered `n` times."""
 
-    prompts: Sequence[Sequence[int | Hole]]
+    prompts: Sequence[Sequence[Part]]
     params: DecodeParams
     n: int = 1
     stops: Sequence[str] = ()
@@ -60,8 +60,8 @@ class Ask:
     @property
     def tokens(self) -> int:
         """Prompts and the longest answers: what the client must be allowed to have."""
-        prompts = sum(1 for prompt in self.prompts for part in prompt if not isinstance(part, Hole))
-        holes = sum(part.length for prompt in self.prompts for part in prompt if isinstance(part, Hole))
+        holes = sum(map(count_holes, self.prompts))
+        prompts = sum(map(count_slots, self.prompts)) - holes
         return prompts + self.n * (holes + len(self.prompts) * self.params.max_new_tokens)
 
 
@@ -153,7 +153,7 @@ class Backend:
             message = f"{count} answers are wanted at once; this server gives at most {self.settings.max_choices}"
             raise ApiError(400, message, param=param, code="too_many_choices")
 
-    async def encode(self, prompt: Prompt, param: str, inputs: TemplateInputs | None = None) -> list[int | Hole]:
+    async def encode(self, prompt: Prompt, param: str, inputs: TemplateInputs | None = None) -> list[Part]:
         """A prompt as ids and holes, made in a thread: long texts take their time.
 
         Args:
@@ -185,10 +185,10 @@ class Backend:
             raise
         return choices
 
-    async def _choice(self, ask: Ask, number: int, prompt: Sequence[int | Hole], sample: int, *, index: int) -> Choice:
+    async def _choice(self, ask: Ask, number: int, prompt: Sequence[Part], sample: int, *, index: int) -> Choice:
         work = Work(prompt=prompt, params=ask.params, sample=sample, **self._terms(ask))
         ticket = await self._submitted(work)
-        hole = sum(part.length for part in prompt if isinstance(part, Hole))
+        hole = count_holes(prompt)
         stop_ids = self.model.stop_ids if ask.params.stop_ids is None else ask.params.stop_ids
         channels = ask.channels() if ask.channels else None
         allowance = None
@@ -264,9 +264,9 @@ class Backend:
             "salt": ask.key.salt if ask.key else "",
         }
 
-    def longest_answer(self, prompt: Sequence[int | Hole]) -> int:
+    def longest_answer(self, prompt: Sequence[Part]) -> int:
         """Tokens of an answer when the request does not say: the server's default, or what the context leaves."""
-        room = self.model.config.max_context - len(prompt)
+        room = self.model.config.max_context - count_slots(prompt)
         return max(min(self.defaults.max_new_tokens, room), 1)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anyorder.canvas import Hole, count_holes
+from anyorder.canvas import count_holes, known_keys
 from anyorder.decoders.base import Decoder
 from anyorder.engine.prefill import Prefill
 from anyorder.engine.sequence import Sequence as RunningSequence
@@ -38,8 +37,8 @@ class Job:
     """Tokens that one of its passes feeds at most, its prompt apart."""
     prefix: tuple[Attention, int] | None
     """See `request.exact_prefix`."""
-    ids: list[int]
-    """The prompt up to its first hole."""
+    keys: list[int]
+    """What the prompt up to its first hole depends on: ids, and numbers that stand for what is in pictures."""
     submitted_at: float
     due: float
     """When its turn is, were nobody else there: the queue's order."""
@@ -56,10 +55,10 @@ class Job:
     """Computes most of the same prompt, so this one waits for it."""
 
     @property
-    def known_ids(self) -> list[int]:
+    def known_keys(self) -> list[int]:
         """The prompt up to its first hole; after an eviction all that was stored, and one more."""
         reread = self.sequence.prefill if self.sequence else None
-        return self.decoder.canvas.ids[: reread.columns + 1].tolist() if reread and reread.whole else self.ids
+        return self.decoder.canvas.keys(reread.columns + 1) if reread and reread.whole else self.keys
 
     def prefill(self, most: int) -> Prefill | None:
         """Chunks of at most `most` columns, or of one block; None where finished columns are not exact, and for a text
@@ -69,7 +68,13 @@ class Job:
         attention, block_length = self.prefix
         block_length = max(block_length, self.params.block_length or 1)
         chunk = max(block_length, most // block_length * block_length)
-        return Prefill(attention=attention, block_length=self.prefix[1], chunk=chunk, columns=len(self.ids))
+        return Prefill(
+            attention=attention,
+            block_length=self.prefix[1],
+            chunk=chunk,
+            columns=len(self.keys),
+            pictures=self.decoder.canvas.pictures,
+        )
 
 
 def make_job(model: LoadedModel, work: Work, *, number: int, together: int, now: float, patience: float) -> Job:
@@ -94,18 +99,8 @@ def make_job(model: LoadedModel, work: Work, *, number: int, together: int, now:
         columns=stored_columns(params, decoder.end),
         pass_tokens=widest_pass(params, decoder.end, holes=holes),
         prefix=exact_prefix(params, model),
-        ids=_known(prompt),
+        keys=known_keys(prompt),
         submitted_at=now,
         due=now + patience,
         expires_at=None if work.deadline_s is None else now + work.deadline_s,
     )
-
-
-def _known(prompt: Sequence[int | Hole]) -> list[int]:
-    """The ids in front of the first hole."""
-    ids: list[int] = []
-    for part in prompt:
-        if isinstance(part, Hole):
-            break
-        ids.append(part)
-    return ids

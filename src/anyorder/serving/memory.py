@@ -63,7 +63,7 @@ class KVMemory:
         if job.prefix is None or job.lease is None:
             return 0
         block = job.params.block_length or 1
-        columns = self.prefixes.restore(job.lease.storage, job.known_ids, job.prefix, salt=job.work.salt, block=block)
+        columns = self.prefixes.restore(job.lease.storage, job.known_keys, job.prefix, salt=job.work.salt, block=block)
         if columns > job.decoder.stored:
             job.decoder.resume(columns)
         return job.decoder.stored
@@ -72,13 +72,13 @@ class KVMemory:
         """Leading columns that a job could take over from another one, once that has computed its prompt."""
         if job.prefix is None or job.lease is None or (job.prefix, job.work.salt) != (other.prefix, other.work.salt):
             return 0
-        pairs = zip(job.ids[:-1], other.ids, strict=False)
-        same = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(job.ids) - 1, len(other.ids)))
+        pairs = zip(job.keys[:-1], other.keys, strict=False)
+        same = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(job.keys) - 1, len(other.keys)))
         unit = self.prefixes.size(job.prefix)
         return min(same, self.prefixes.total) // unit * unit
 
     def keep(self, job: Job, columns: int) -> None:
         """Keep what a job has stored for good, up to a column, for later ones."""
         if job.prefix is not None and job.lease is not None:
-            ids = job.decoder.canvas.ids[: min(columns, job.decoder.stored)].tolist()
-            self.prefixes.keep(job.lease.storage, ids, job.prefix, salt=job.work.salt)
+            keys = job.decoder.canvas.keys(min(columns, job.decoder.stored))
+            self.prefixes.keep(job.lease.storage, keys, job.prefix, salt=job.work.salt)

@@ -169,7 +169,7 @@ class Scheduler:
         stored = job.decoder.stored
         reading = (o for o in self.running.values() if not o.kept and order(o) < order(job))
         job.leader = next(
-            (o for o in reading if 2 * (self.memory.shared(job, o) - stored) >= len(job.ids) - stored), None
+            (o for o in reading if 2 * (self.memory.shared(job, o) - stored) >= len(job.keys) - stored), None
         )
 
     def _follows(self, job: Job) -> bool:

@@ -42,7 +42,7 @@ def make_score_job(
         columns=stored_columns(decode, len(ids)),
         pass_tokens=widest,
         prefix=exact_prefix(decode, model) if causal else None,
-        ids=ids[: params.start],
+        keys=ids[: params.start],
         submitted_at=now,
         due=now + patience,
         expires_at=None if work.deadline_s is None else now + work.deadline_s,

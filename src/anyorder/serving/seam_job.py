@@ -38,7 +38,7 @@ def make_seam_job(
         columns=0,
         pass_tokens=max(tokens, scorer.widest),
         prefix=None,
-        ids=[],
+        keys=[],
         submitted_at=now,
         due=now + patience,
         expires_at=None if work.deadline_s is None else now + work.deadline_s,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
-from anyorder.canvas import Hole
+from anyorder.canvas import Part
 from anyorder.errors import ParameterError
 from anyorder.events import Event
 from anyorder.params import DecodeParams
@@ -42,7 +42,7 @@ class Terms:
 class Work(Terms):
     """One answer that is wanted."""
 
-    prompt: Sequence[int | Hole]
+    prompt: Sequence[Part]
     params: DecodeParams = field(default_factory=DecodeParams)
     sample: int = 0
     """Number of the sample under one seed, >= 0: equal work with different numbers gets independent answers."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 
 from anyorder.api import EventStream, generate
-from anyorder.canvas import Hole
+from anyorder.canvas import Hole, Part
 from anyorder.errors import ParameterError
 from anyorder.models.loaded import LoadedModel
 from anyorder.params import DecodeParams
@@ -33,7 +33,7 @@ class LocalSubject:
         self.model = model
         self.seams = seams
         self.name = model.source
-        self._prompts: dict[str, list[int | Hole]] = {}  # item -> what the model reads
+        self._prompts: dict[str, list[Part]] = {}  # item -> what the model reads
 
     def identity(self) -> dict[str, Any]:
         """Weights, number format and machine."""
@@ -93,12 +93,12 @@ class LocalSubject:
         params = DecodeParams.of(**setting.params)
         return EventStream(self.model, [self._encoded(item)], params, samples=[sample])
 
-    def _encoded(self, item: Item) -> list[int | Hole]:
+    def _encoded(self, item: Item) -> list[Part]:
         if item.id not in self._prompts:
             self._prompts[item.id] = self._encode(item)
         return self._prompts[item.id]
 
-    def _encode(self, item: Item) -> list[int | Hole]:
+    def _encode(self, item: Item) -> list[Part]:
         tokenizer, prompt = self.model.tokenizer, item.prompt
         if isinstance(prompt, str) and tokenizer is not None and tokenizer.has_chat_template:
             return encode_prompt(self.model, [{"role": "user", "content": prompt}])

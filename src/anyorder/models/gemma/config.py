@@ -8,6 +8,8 @@ from typing import Any
 
 from anyorder.errors import ModelError
 from anyorder.models.config import ModelConfig, RawConfig, refuse, required, unlike
+from anyorder.models.gemma.vision import VisionConfig, parse_vision, vision_shapes
+from anyorder.models.moe.config import MoeConfig
 from anyorder.models.weights import Place
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -27,12 +29,9 @@ class GemmaConfig(ModelConfig):
     full_rope_theta: float
     full_rotary_dim: int
     """Numbers of a full layer's head that turn; the others stand still."""
-    num_experts: int
-    top_k: int
-    expert_size: int
+    softcap: float
     vision: VisionConfig | None = None
     """None: it reads text only."""
-    softcap: float
 
     def kv_shape(self, layer: int) -> tuple[int, int]:
         """See `ModelConfig.kv_shape`."""
@@ -79,6 +78,15 @@ def parse_gemma(raw: RawConfig) -> GemmaConfig:
         full_kv_heads=text.get("num_global_key_value_heads") or kv_heads,
         full_rope_theta=float(full.get("rope_theta", 1e6)),
         full_rotary_dim=turned,
+        moe=_moe(text, layers),
+        softcap=float(text.get("final_logit_softcapping") or 30.0),
+        vision=parse_vision(raw),
+    )
+
+
+def _moe(text: RawConfig, layers: int) -> MoeConfig:
+    """Experts in every layer, beside its dense MLP."""
+    return MoeConfig(
         num_experts=required(text, "num_experts"),
         top_k=required(text, "top_k_experts"),
         expert_size=required(text, "moe_intermediate_size"),
@@ -133,7 +141,8 @@ def gemma_names(config: ModelConfig) -> dict[str, Place]:
 
 
 def _layer(config: GemmaConfig, index: int) -> dict[str, Place]:
-    hidden, inner, experts = config.hidden_size, config.expert_size, config.num_experts
+    assert config.moe is not None, "every layer has experts"
+    hidden, inner, experts = config.hidden_size, config.moe.expert_size, config.moe.num_experts
     kv_heads, width = config.kv_shape(index)
     q, kv = config.num_heads * width, kv_heads * width
     projections = [("q", 0, q), ("k", q, kv), *([] if config.full[index] else [("v", q + kv, kv)])]
@@ -154,6 +163,12 @@ def _layer(config: GemmaConfig, index: int) -> dict[str, Place]:
     }
 
 
+def gemma_image_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Published name -> shape of what image input needs besides."""
+    assert isinstance(config, GemmaConfig)
+    return {} if config.vision is None else vision_shapes(config.vision, config.hidden_size)
+
+
 NORMS = {
     "input_layernorm": "attention_norm",
     "post_attention_layernorm": "mixed_norm",
@@ -163,12 +178,6 @@ NORMS = {
     "post_feedforward_layernorm_2": "sparse_norm",
     "post_feedforward_layernorm": "sum_norm",
 }
-def gemma_image_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Published name -> shape of what image input needs besides."""
-    assert isinstance(config, GemmaConfig)
-    return {} if config.vision is None else vision_shapes(config.vision, config.hidden_size)
-
-
 
 
 def _mlp(published: str, ours: str, hidden: int, inner: int) -> dict[str, Place]:

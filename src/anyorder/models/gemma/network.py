@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from anyorder.models.gemma.config import NORMS, GemmaConfig
 from anyorder.models.gemma.vision import Vision
 from anyorder.models.linear import Linear
-from anyorder.models.moe.layer import mix
+from anyorder.models.moe.layer import Matrices, mix
 from anyorder.models.moe.router import Blocks
 from anyorder.models.norm import rms_norm
 from anyorder.models.rope import rotate
@@ -93,9 +93,10 @@ class GemmaLayer(nn.Module):
 
     def __init__(self, config: GemmaConfig, index: int) -> None:
         super().__init__()
-        hidden, inner = config.hidden_size, config.intermediate_size
+        hidden, inner, moe = config.hidden_size, config.intermediate_size, config.moe
+        assert moe is not None, "every layer has experts"
         kv_heads, self.width = config.kv_shape(index)
-        self.index, self.eps, self.top_k = index, config.rms_norm_eps, config.top_k
+        self.index, self.eps, self.top_k = index, config.rms_norm_eps, moe.top_k
         self.heads = (config.num_heads, *((kv_heads,) if config.full[index] else (kv_heads, kv_heads)))
         self.qkv = Linear(hidden, sum(self.heads) * self.width)
         self.out = Linear(config.num_heads * self.width, hidden)
@@ -105,11 +106,11 @@ class GemmaLayer(nn.Module):
             self.register_parameter(name, nn.Parameter(torch.ones(hidden)))
         self.gate_up = Linear(hidden, 2 * inner)
         self.down = Linear(inner, hidden)
-        self.router = nn.Parameter(torch.empty(config.num_experts, hidden))
+        self.router = nn.Parameter(torch.empty(moe.num_experts, hidden))
         self.router_scale = nn.Parameter(torch.ones(hidden))
-        self.expert_scale = nn.Parameter(torch.ones(config.num_experts))
-        self.experts_gate_up = nn.Parameter(torch.empty(config.num_experts, 2 * config.expert_size, hidden))
-        self.experts_down = nn.Parameter(torch.empty(config.num_experts, hidden, config.expert_size))
+        self.expert_scale = nn.Parameter(torch.ones(moe.num_experts))
+        self.experts_gate_up: Matrices = nn.Parameter(torch.empty(moe.num_experts, 2 * moe.expert_size, hidden))
+        self.experts_down: Matrices = nn.Parameter(torch.empty(moe.num_experts, hidden, moe.expert_size))
         self.scalars = nn.Parameter(torch.ones(2))  # encoder, decoder
 
     def forward(
@@ -161,9 +162,9 @@ class DiffusionGemma(Transformer):
         self.gemma = config
         self.layers = nn.ModuleList(GemmaLayer(config, index) for index in range(config.num_layers))
         self.conditioning = Conditioning(config)
-
         self.vision: Vision | None = None
         """Set when its weights are loaded."""
+
     def forward(
         self,
         ids: Tensor,
@@ -180,8 +181,8 @@ class DiffusionGemma(Transformer):
         x = x * self._embed_scale(x)
         if adapted is not None:
             x = adapted.embed(ids, x)
-        config, last = self.gemma, len(self.layers) - 1
         canvas = adapted and adapted.canvas
+        config, last = self.gemma, len(self.layers) - 1
         kinds = (
             turns(config.rope_theta, config.head_dim, config.head_dim, positions, x.dtype),
             turns(config.full_rope_theta, config.full_head_dim, config.full_rotary_dim, positions, x.dtype),
@@ -206,11 +207,11 @@ class DiffusionGemma(Transformer):
         Args:
             on: [T] bool, the tokens that belong to a canvas; None: none does.
             softs: from a token on, what the pass before expected of it and those behind it, [n, hidden] each.
-        """
             pictures: from a token on, the vectors of a picture, [n, hidden] each, from `read`.
-        soft = torch.zeros(on.shape[0], self.gemma.hidden_size, dtype=self.dtype, device=self.device)
+        """
         if on is None:
             return Fed(None, pictures)
+        soft = torch.zeros(on.shape[0], self.gemma.hidden_size, dtype=self.dtype, device=self.device)
         for first, expected in softs:
             soft[first : first + expected.shape[0]] = expected
         return Fed(CanvasTokens(self.conditioning, on[:, None], soft), pictures)

@@ -8,15 +8,19 @@ from typing import Literal
 import torch
 
 from anyorder.errors import ParameterError
+from anyorder.models.gemma.network import DiffusionGemma
 from anyorder.models.linear import can_pack
 from anyorder.models.load.adapter import read_adapter
 from anyorder.models.load.build import build
+from anyorder.models.load.images import ImageReader
 from anyorder.models.load.ngrams import read_ngrams
 from anyorder.models.load.place import automatic_dtype, choose_device, parse_dtype
 from anyorder.models.load.survey import Survey, survey
+from anyorder.models.load.vision import has_vision, read_vision
 from anyorder.models.loaded import LoadedModel
 from anyorder.models.quantised import Scheme, parse_scheme
 from anyorder.models.shift import check_shift
+from anyorder.models.transformer import Transformer
 
 
 def load(
@@ -85,6 +89,7 @@ def load(
         scheme=scheme,
     )
     names = found.spec.weight_names(found.config)
+    images = _images(found, network, chosen_device, chosen_dtype)
     model = LoadedModel(
         network=network,
         adapter=found.adapter
@@ -96,12 +101,22 @@ def load(
         stop_ids=found.stop_ids,
         edit_ids=found.edit_ids,
         block_length=found.block_length,
+        images=images,
         ngrams=read_ngrams(found.source, _folders(found), found.config.vocab_size),
         source=found.source,
     )
     if model.spec.attention != "causal" and model.tokenizer is not None if verify is None else verify:
         check_shift(model).require()
     return model
+
+
+def _images(found: Survey, network: Transformer, device: torch.device, dtype: torch.dtype) -> ImageReader | None:
+    """Set the network's vision tower and say how images are cut; None where the checkpoint has no tower."""
+    if not isinstance(network, DiffusionGemma) or network.gemma.vision is None or not has_vision(found.checkpoint):
+        return None
+    config = network.gemma.vision
+    network.vision = read_vision(config, network.gemma.hidden_size, found.checkpoint, device=device, dtype=dtype)
+    return ImageReader(found.folder, config)
 
 
 def _folders(found: Survey) -> list[Path]:

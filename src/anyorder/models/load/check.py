@@ -17,29 +17,29 @@ HEADS = frozenset({"lm_head.weight", "model.transformer.ff_out.weight"})
 
 
 def check_tensors(
-    places: Mapping[str, Place], checkpoint: Checkpoint, *, tied: bool, unused: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint, *, tied: bool, unused: tuple[str, ...] = ()
 ) -> None:
     """Compare names and shapes; nothing is read.
 
     Args:
-        places: what the architecture needs (`FamilySpec.weight_names`).
+        shapes: what the architecture needs (`FamilySpec.weight_names`, `FamilySpec.image_shapes`).
         tied: the output head is the embedding table; a copy of it in the file is then allowed.
         unused: beginnings of names that are passed over.
     Raises:
         WeightsError: tensors are missing, unknown or of the wrong shape.
     """
     found = checkpoint.entries
-    if missing := [name for name in places if name not in found]:
+    if missing := [name for name in shapes if name not in found]:
         raise WeightsError(f"{checkpoint.folder}: {_some(missing)} missing from the weights")
-    left = [name for name in found if name not in places and not name.startswith(unused)]
+    left = [name for name in found if name not in shapes and not name.startswith(unused)]
     if unknown := [name for name in left if not _redundant(name, tied)]:
         raise WeightsError(
             f"{checkpoint.folder}: {_some(unknown)} unknown to this architecture; is config.json theirs?"
         )
     wrong = [
-        f"{name} {list(found[name].shape)} instead of {list(place.shape)}"
-        for name, place in places.items()
-        if found[name].shape != place.shape
+        f"{name} {list(found[name].shape)} instead of {list(shape)}"
+        for name, shape in shapes.items()
+        if found[name].shape != shape
     ]
     if wrong:
         raise WeightsError(f"{checkpoint.folder}: shapes disagree with config.json: {_some(wrong)}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from starlette.requests import Request
 
-from anyorder.canvas import Hole
+from anyorder.canvas import Part
 from anyorder.channels.parser import Channels
 from anyorder.errors import ParameterError
 from anyorder.params import DecodeParams
@@ -20,7 +20,7 @@ from anyorder.server.wire.common import Common, renamed
 async def submitted(
     request: Request,
     wire: Common,
-    prompt: Sequence[int | Hole],
+    prompt: Sequence[Part],
     params: DecodeParams,
     *,
     param: str,
