@@ -144,6 +144,7 @@ def facts_of(
         "title": spec.title,
         "parameters": sizes.num_parameters,
         "active_parameters": sizes.active_parameters,
+        "image_parameters": sizes.image_parameters,
         "layers": config.num_layers,
         "hidden_size": config.hidden_size,
         "heads": config.num_heads,
@@ -154,6 +155,7 @@ def facts_of(
         "context": sizes.context,
         "weight_bytes": sizes.weight_bytes,
         "kv_bytes": sizes.kv_bytes,
+        "table_bytes": sizes.table_bytes,
         "formats": _formats(config, spec),
         "experts": None if config.moe is None else _expert_facts(config.moe),
         **_abilities(raw, spec, adapter),
@@ -169,7 +171,7 @@ def _formats(config: ModelConfig, spec: FamilySpec) -> dict[str, int]:
     from anyorder.models.quantised import SCHEMES
 
     whole = {name: describe(config, spec, dtype=getattr(torch, name)) for name in ("float32", "bfloat16")}
-    few = {name: describe(config, spec, dtype=torch.bfloat16, scheme=SCHEMES[name]) for name in ("int8", "int4")}
+    few = {name: describe(config, spec, dtype=torch.bfloat16, scheme=SCHEMES[name]) for name in SCHEMES}
     return {name: sizes.weight_bytes for name, sizes in (whole | few).items()}
 
 
@@ -219,6 +221,7 @@ def _abilities(raw: dict[str, Any], spec: FamilySpec, adapter: AdapterFiles | No
         **abilities(spec),
         "mask_token_id": raw.get("mask_token_id", spec.mask_token_id) if mask is None else mask,
         "block_length": resolve_block(block, raw, spec),
+        "noise": spec.noise,
         "policies": list(POLICIES),
     }
 
@@ -245,7 +248,7 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("context", f"{facts['max_context']:,} tokens"),
         ("memory", f"{_amount(both)} at {facts['context']:,} tokens in {facts['dtype']}: weights "
          f"{_amount(facts['weight_bytes'])}, keys and values {_amount(facts['kv_bytes'])} per request"),
-        ("weights in", ", ".join(f"{name} {_amount(size)}" for name, size in facts["formats"].items())),
+        ("weights in", _formats_line(facts)),
         ("attention", attention(facts)),
         ("mask token", _mask_token(facts)),
         ("block", f"{facts['block_length']} slots" if facts["block_length"] else "any length"),
@@ -264,8 +267,16 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _parameters(facts: dict[str, Any]) -> str:
-    total, active = facts["parameters"], facts["active_parameters"]
-    return f"{total:,}" + (f", {active:,} of them active for a token" if active < total else "")
+    total, active, images = facts["parameters"], facts["active_parameters"], facts["image_parameters"]
+    text = f"{total:,}" + (f", {active:,} of them active for a token" if active < total else "")
+    return text + (f"; {images:,} more read images" if images else "")
+
+
+def _formats_line(facts: dict[str, Any]) -> str:
+    """Of the formats of 8 bits one stands for both: they differ in speed only."""
+    shown = {name: size for name, size in facts["formats"].items() if name != "int8-dynamic"}
+    sizes = ", ".join(f"{name} {_amount(size)}" for name, size in shown.items())
+    return f"{sizes}; a CPU reads {_amount(facts['table_bytes'])} of them, the embedding table, from the file"
 
 
 def _experts(experts: dict[str, Any]) -> str:
@@ -283,6 +294,8 @@ def _mask_token(facts: dict[str, Any]) -> str:
     if facts["mask_token"] is not None:
         return facts["mask_token"]
     number = facts["mask_token_id"]
+    if facts["noise"] == "uniform":
+        return "none: open slots hold random tokens"
     return "none of its own: a rarely used token stands in" if number is None else f"id {number}"
 
 

@@ -20,7 +20,13 @@ class Facts:
     """Tied tables count once."""
     active_parameters: int
     """Those that one token's forward pass reads: all but the experts that it does not go to."""
+    image_parameters: int
+    """Of the tower that reads images, which the other two numbers leave out."""
     weight_bytes: int
+    """Images included."""
+    table_bytes: int
+    """The part of it that is the embedding table, which a CPU reads from the file where the matrices have a layout of
+    their own (packed or of few bits)."""
     kv_bytes_per_token: int
     """Keys and values of all layers for one position; 0 bytes are kept when decoding without a cache."""
     context: int
@@ -43,13 +49,15 @@ def describe(
         scheme: the matrices are kept in fewer bits.
         context: positions to size the keys and values for; None: the checkpoint's whole context.
     """
-    parameters = num_parameters(config, spec)
+    parameters, images = num_parameters(config, spec), image_parameters(config, spec)
     per_token = kv_numbers(config) * dtype.itemsize
     positions = config.max_context if context is None else context
     return Facts(
         num_parameters=parameters,
         active_parameters=parameters - _idle(config),
-        weight_bytes=_weight_bytes(config, spec, dtype.itemsize, scheme),
+        image_parameters=images,
+        weight_bytes=_weight_bytes(config, spec, dtype.itemsize, scheme) + images * dtype.itemsize,
+        table_bytes=config.vocab_size * config.hidden_size * dtype.itemsize,
         kv_bytes_per_token=per_token,
         context=positions,
         kv_bytes=per_token * positions,
@@ -82,3 +90,9 @@ def _weight_bytes(config: ModelConfig, spec: FamilySpec, itemsize: int, scheme: 
 def num_parameters(config: ModelConfig, spec: FamilySpec) -> int:
     """Trained numbers in the checkpoint."""
     return sum(prod(place.shape) for place in spec.weight_names(config).values())
+
+
+def image_parameters(config: ModelConfig, spec: FamilySpec) -> int:
+    """Trained numbers of the tower that reads images; 0 where there is none. It is never quantised."""
+    shapes = {} if spec.image_shapes is None else spec.image_shapes(config)
+    return sum(prod(shape) for shape in shapes.values())

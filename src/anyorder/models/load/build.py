@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,15 +16,12 @@ from anyorder.models.linear import Linear, PackedLinear
 from anyorder.models.load.check import check_tied
 from anyorder.models.load.safetensors import Checkpoint
 from anyorder.models.networks import network_of
-from anyorder.models.quantised import ROUTING, Scheme
+from anyorder.models.quantised import EXPERTS, ROUTING, Scheme
 from anyorder.models.transformer import MappedEmbedding, Transformer
 from anyorder.models.weights import Place
 
 CHUNK_BYTES = 1 << 24
 """Bytes copied before their source pages are released."""
-
-EXPERTS = (".moe.gate_up", ".moe.down")
-"""Parameters that hold a matrix for each expert."""
 
 NamedProduct = Callable[[str, Tensor, nn.Parameter | None], nn.Module]
 """From the name of a parameter, its matrix and a bias to the module that computes with them."""
@@ -127,14 +124,29 @@ class _LayOut:
             self.checkpoint.release(piece)
 
     def experts(self, name: str, pieces: Pieces) -> None:
-        """The matrices of all experts of a layer, each a product of its own."""
+        """The matrices of all experts of a layer, each a product of its own, made one after the other."""
         parent, attribute = _owner(self.network, name)
-        whole = self.scratch.new_empty(getattr(parent, attribute).shape)
-        for piece, place in pieces.items():
-            _fill(place.rows(whole), piece, self.checkpoint)
-        products = [self.product(name, matrix, None).to(self.device) for matrix in whole]
+        matrices = self._each(pieces, getattr(parent, attribute).shape[1])
+        products = [self.product(name, matrix, None).to(self.device) for matrix in matrices]
         delattr(parent, attribute)
         setattr(parent, attribute, nn.ModuleList(products))
+
+    def _each(self, pieces: Pieces, rows: int) -> Iterator[Tensor]:
+        """One expert's matrix after the other, [rows, in]; each is valid until the next."""
+        if len(pieces) == 1:  # published as one tensor for all
+            (name,) = pieces
+            for matrix in self.checkpoint.tensor(name):
+                yield _in_dtype_of(self.scratch, matrix)
+                self.checkpoint.release(name)
+            return
+        experts: dict[int, dict[str, Place]] = {}
+        for name, place in pieces.items():
+            number, start = divmod(place.start, rows)
+            experts.setdefault(number, {})[name] = Place(place.parameter, start, place.shape)
+        for _, own in sorted(experts.items()):
+            yield _assembled(own, self.checkpoint, self.scratch)
+            for name in own:
+                self.checkpoint.release(name)
 
     def _embedding(self, pieces: Pieces) -> None:
         table = self.checkpoint.tensor(next(iter(pieces)))
@@ -145,13 +157,24 @@ class _LayOut:
             _copy(self.network, "embed.weight", pieces, self.checkpoint, like)
 
 
+def _in_dtype_of(scratch: Tensor, matrix: Tensor) -> Tensor:
+    """A mapped matrix itself where that is possible, else a copy in `scratch`."""
+    if matrix.dtype == scratch.dtype:
+        return matrix
+    return _room(scratch, matrix.shape).copy_(matrix)
+
+
+def _room(scratch: Tensor, shape: Sequence[int]) -> Tensor:
+    return scratch[: prod(shape)].view(*shape) if prod(shape) <= len(scratch) else scratch.new_empty(*shape)
+
+
 def _assembled(pieces: Pieces, checkpoint: Checkpoint, scratch: Tensor) -> Tensor:
     """One matrix in the dtype of `scratch`: the mapped tensor itself where that is possible, else a copy."""
     first = checkpoint.tensor(next(iter(pieces)))
     if len(pieces) == 1 and first.dtype == scratch.dtype:
         return first
     shape = (sum(place.shape[0] for place in pieces.values()), *first.shape[1:])
-    matrix = scratch[: prod(shape)].view(shape) if prod(shape) <= len(scratch) else scratch.new_empty(shape)
+    matrix = _room(scratch, shape)
     for name, place in pieces.items():
         _fill(place.rows(matrix), name, checkpoint)
     return matrix

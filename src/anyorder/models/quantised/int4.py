@@ -31,9 +31,9 @@ def rounded(weight: Tensor, group: int) -> tuple[Tensor, Tensor, Tensor]:
         middle, to half a scale.
     """
     grouped = weight.float().unflatten(1, (-1, group))
-    low, high = grouped.aminmax(dim=2)
+    low, high = grouped.amin(2), grouped.amax(2)  # `aminmax` takes three times as long as both
     scale = ((high - low) / LEVELS).clamp_min(torch.finfo(torch.float32).tiny)
-    levels = ((grouped - low[..., None]) / scale[..., None]).round().clamp(0, LEVELS).to(torch.int32)
+    levels = (grouped - low[..., None]).div_(scale[..., None]).round_().clamp_(0, LEVELS).to(torch.int32)
     return levels.flatten(1), scale, low + 8 * scale
 
 

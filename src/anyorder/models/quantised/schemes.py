@@ -42,6 +42,9 @@ def _in_four_bits(weight: Tensor, bias: nn.Parameter | None) -> nn.Module:
     return Int8Linear(weight, bias) if group_of(weight.shape[1]) is None else Int4Linear(weight, bias)
 
 
+EXPERTS = (".moe.gate_up", ".moe.down", ".experts_gate_up", ".experts_down")
+"""Parameters that hold a matrix for each expert."""
+
 ROUTING = (".moe.router", ".moe.bias")
 """Parameters that are kept in float32 at least: the rounding of a bias would send tokens to other experts."""
 
@@ -57,7 +60,7 @@ def num_bytes(scheme: Scheme | None, parameter: str, shape: Sequence[int], items
     numbers = prod(shape)
     if parameter.endswith(ROUTING):
         return numbers * max(itemsize, torch.float32.itemsize)
-    is_matrix = parameter.endswith((".weight", ".moe.gate_up", ".moe.down")) and len(shape) > 1
+    is_matrix = parameter.endswith((".weight", *EXPERTS)) and len(shape) > 1
     if scheme is None or not is_matrix or parameter == "embed.weight":
         return numbers * itemsize
     outputs = numbers // shape[-1]
