@@ -72,12 +72,29 @@ def test_a_state_that_was_there_is_left() -> None:
     assert progress.seen == {(3, 4), (3, 5)}
 
 
+def test_a_mask_of_the_beginning_does_not_stay_for_ever() -> None:
+    """The first slot goes away and a mask comes in before the second, while the others change so that no state comes
+    twice: the published loop ends after a thousand passes."""
+    rules = Rules(
+        mask_id=MASK, delete_id=DELETE, insert_id=INSERT, threshold=0.5, edit_threshold=0, steps=8, max_post_passes=3
+    )
+    cells, progress, passes = [Cell(MASK, original=True) for _ in range(8)], Progress(8), 0
+    while not progress.settled:
+        digits = [passes // 8**place % 8 for place in range(6)]
+        read = [DELETE, INSERT, *digits] if passes else [INSERT, *[1] * 7]
+        cells, progress = refine(cells, [reading(token, second=token, plain=7) for token in read], progress, rules)
+        passes += 1
+    assert passes == 8 + 1 + 3
+
+
 def slow(cells: list[Cell], readings: list[Reading], p: Progress, r: Rules) -> tuple[list[int], list[bool], bool]:
     """The description step by step, over positions and flags."""
     length = len(cells)
     is_mask = [cell.token == r.mask_id for cell in cells]
     old = [is_mask[i] and cells[i].original for i in range(length)]
     new_count = sum(is_mask) - sum(old)
+    if p.step >= r.steps:
+        readings = [Reading(*[each.plain] * 3) if old[i] else each for i, each in enumerate(readings)]
     post = p.post_passes + 1 if not any(old) else 0
     fill = [False] * length
     if p.step >= r.steps:
@@ -88,10 +105,7 @@ def slow(cells: list[Cell], readings: list[Reading], p: Progress, r: Rules) -> t
         order = sorted(range(length), key=lambda i: -readings[i].best.confidence)
         ranked = [i for i in order if is_mask[i]]
         fill = high if sum(high) >= need else [i in ranked[:need] for i in range(length)]
-    if r.max_post_passes > 0:
-        final = post >= r.max_post_passes
-    else:
-        final = any(old) and all(fill[i] for i in range(length) if old[i])
+    final = post >= r.max_post_passes if r.max_post_passes > 0 else all(fill[i] for i in range(length) if old[i])
     final = final or p.step >= r.max_passes - 1
     block: list[int] = []
     for i in range(length):
@@ -150,5 +164,5 @@ def test_blocks_are_refined_as_described_and_come_to_an_end(seed: int, length: i
         assert (tokens(cells), [cell.original for cell in cells]) == expected[:2]
         assert progress.settled == (expected[2] or stable)
         passes += 1
-    assert passes <= rules.max_passes
+    assert passes <= min(rules.max_passes, steps + 1 + post)
     assert not {MASK, DELETE, INSERT} & set(tokens(cells))

@@ -74,12 +74,18 @@ def refine(
         as many cells, and the progress; a settled block has neither masks nor control tokens.
     Source: LLaDA2.2's block decoder, and FluxServe's description of it, whose two deviations are ours, too: no slot is
         made a mask by being read as one, and going in circles is escaped by the least sure slot, not a random one.
+        A third is ours alone: behind the schedule a mask of the beginning is no longer read as a control token. It
+        could stay one for ever, a mask inserted before it and another slot deleted in every pass, until `max_passes`.
+        And without later passes a block whose masks were pushed out of it ends, too. So a block takes at most `steps` +
+        1 + `max_post_passes` passes.
     """
     masked = {at for at, cell in enumerate(cells) if cell.token == rules.mask_id}
     original = {at for at in masked if cells[at].original}
+    if progress.step >= rules.steps:
+        readings = [_plainly(reading) if at in original else reading for at, reading in enumerate(readings)]
     post_passes = 0 if original else progress.post_passes + 1
     filled = _filled(readings, masked, len(masked) - len(original), progress, rules)
-    spent = post_passes >= rules.max_post_passes if rules.max_post_passes else bool(original) and original <= filled
+    spent = post_passes >= rules.max_post_passes if rules.max_post_passes else original <= filled
     last = spent or progress.step >= rules.max_passes - 1
     filled = masked if last else filled
     edited = {at for at in range(len(cells)) if at not in masked and _reads_otherwise(cells[at], readings[at], rules)}
@@ -110,6 +116,10 @@ def _filled(readings: Sequence[Reading], masked: set[int], inserted: int, progre
         return sure
     surest = sorted(masked, key=lambda at: (-readings[at].best.confidence, at))
     return set(surest[:wanted])
+
+
+def _plainly(reading: Reading) -> Reading:
+    return Reading(reading.plain, reading.plain, reading.plain)
 
 
 def _reads_otherwise(cell: Cell, reading: Reading, rules: Rules) -> bool:
