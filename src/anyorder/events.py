@@ -69,7 +69,8 @@ class Committed(Decided):
 
 @dataclass(frozen=True, slots=True)
 class Revised(Decided):
-    """One pass replaced the tokens that earlier ones had committed in these slots."""
+    """One pass replaced the tokens that earlier ones had committed in these slots; one that decides all slots of a
+    canvas anew says the same tokens again where it found them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,14 +188,13 @@ class Fold:
         if self.first_at is None:
             self.first_at = self.clock()
         for slot, token, confidence in zip(event.slots, event.ids, event.confidence, strict=True):
+            self.revised += isinstance(event, Revised) and token != self.ids[slot]
             self.ids[slot] = token
             self.open.discard(slot)
             self.commits[slot] = (event.pass_index, confidence)
         self.alternatives.update(zip(event.slots, event.alternatives, strict=False))
         if event.provisional:
             self.provisional.update(event.slots)
-        if isinstance(event, Revised):
-            self.revised += len(event.slots)
 
     def _remasked(self, event: Remasked) -> None:
         for slot in event.slots:

@@ -114,7 +114,8 @@ class DecodeParams:
     as pay off on the device."""
 
     temperature: float = 0.0
-    """0 takes the best token; 0.001 to 1000 samples from softmax(logits / temperature)."""
+    """0 takes the best token, on a canvas of noise the temperatures `t_max` to `t_min`; 0.001 to 1000 samples from
+    softmax(logits / temperature)."""
 
     top_p: float | None = None
     """Sample from the most probable tokens that reach this probability together, in (0, 1]."""

@@ -86,7 +86,7 @@ def build_decoder(
     if params.mode == "full":
         return _full(params, model, canvas, chooser, end, stop_ids)
     if params.mode == "block" and model.spec.noise == "uniform":
-        return _noise(params, model, canvas, chooser.sampling, end, stop_ids, cached)
+        return _noise(params, model, canvas, chooser, end, stop_ids, cached)
     if params.mode == "block":
         return _block(params, model, canvas, chooser, end, stop_ids, cached)
     canvas.grow(params.max_new_tokens)
@@ -281,14 +281,14 @@ def _noise(
     params: DecodeParams,
     model: LoadedModel,
     canvas: Canvas,
-    sampling: Sampling,
+    chooser: Chooser,
     end: int,
     stop_ids: tuple[int, ...],
     cached: int,
 ) -> RenoiseDecoder:
     return RenoiseDecoder(
         canvas,
-        sampling,
+        chooser.sampling,
         end=end,
         canvas_length=_filled(params.block_length),
         vocab_size=model.config.vocab_size,
@@ -304,6 +304,7 @@ def _noise(
         stop_ids=stop_ids,
         stored=cached,
         exact_cache=params.cache != "none",
+        top=chooser.top,
     )
 
 

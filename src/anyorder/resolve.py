@@ -30,10 +30,9 @@ _NOISE_DEFAULTS = {
 _MASK_FIELDS = (
     "threshold", "factor", "entropy_threshold", "position_penalty", "alg_temp", "eps", "noise", "window",
     "sub_block_length", "first_block_length", "edit_threshold",
-    "edit_passes", "edit_blocks", "growth", "draft_length", "top_p", "top_k", "cfg_scale", "measure_drift",
-    "confidence_eos_eot_inf", "top_logprobs",
+    "edit_passes", "edit_blocks", "growth", "cfg_scale", "confidence_eos_eot_inf",
 )  # fmt: skip
-"""What a canvas of noise cannot have, or cannot have yet."""
+"""What a canvas of noise cannot have."""
 _BLOCK_FIELDS = ("block_length", "sub_block_length")
 
 
@@ -81,9 +80,22 @@ def _noise(params: DecodeParams, model: LoadedModel, *, has_holes: bool) -> Deco
     for name in _MASK_FIELDS:
         if getattr(params, name) != getattr(DecodeParams(), name):
             _refuse(name, f"`{name}` is not supported where a canvas of noise is cleaned ({title}); drop it")
-    defaults = {name: value for name, value in _NOISE_DEFAULTS.items() if getattr(params, name) is None}
-    block_length = _block_length(params, model)
-    return params.replace(policy="renoise", block_length=block_length, draft="none", **defaults)
+    _check_mode_fields(params)
+    _check_draft(params, model)
+    _check_stops(params, model)
+    defaults = {**_NOISE_DEFAULTS, **_one_temperature(params)}
+    defaults = {name: value for name, value in defaults.items() if getattr(params, name) is None}
+    return params.replace(policy="renoise", block_length=_block_length(params, model), **defaults)
+
+
+def _one_temperature(params: DecodeParams) -> dict[str, float]:
+    """`temperature` above 0 holds for all passes, so nothing may say that it falls."""
+    if params.temperature == 0:
+        return {}
+    for name in ("t_min", "t_max"):
+        if getattr(params, name) not in (None, params.temperature):
+            _refuse(name, f"`temperature` {params.temperature} is that of every pass, which `{name}` denies; drop one")
+    return {"t_min": params.temperature, "t_max": params.temperature}
 
 
 def _check_noise_fields(params: DecodeParams, model: LoadedModel) -> None:

@@ -116,13 +116,65 @@ def test_the_fold_of_a_canvas_is_its_last_pass(model: anyorder.LoadedModel) -> N
     assert answer.stats.passes == 5
     assert answer.stats.blocks == 1
     assert answer.stats.revised > 0
+    assert {slot.commit_pass for slot in answer.trace} == {4}
+
+
+@pytest.mark.parametrize("length", range(1, 10))
+def test_every_alignment_of_a_prompt_measures_no_drift(model: anyorder.LoadedModel, length: int) -> None:
+    """The window of sliding layers is 6 wide, a canvas 16; the last one reaches beyond the answer."""
+    answer = anyorder.generate(
+        model, [3, 5, 8] * 6 + [9] * length, max_new_tokens=20, steps=3, stop_ids=(), measure_drift=True
+    )
+    drift = answer.stats.drift_max
+    assert drift is not None
+    assert drift < TOLERANCE
+    assert len(answer.ids) == 20
+
+
+def test_the_likeliest_tokens_are_those_of_the_last_pass(model: anyorder.LoadedModel) -> None:
+    """Of the distribution that the text is the best of: scaled and cut."""
+    ask: dict[str, Any] = {"max_new_tokens": 20, "steps": 5, "stop_ids": (), "temperature": 2.0, "top_k": 3}
+    plain, told = anyorder.generate(model, [3, 5, 8], **ask), anyorder.generate(model, [3, 5, 8], **ask, top_logprobs=5)
+    assert plain.ids == told.ids
+    for before, slot in zip(plain.trace, told.trace, strict=True):
+        assert (before.id, before.confidence, before.commit_pass) == (slot.id, slot.confidence, slot.commit_pass)
+        assert len(slot.alternatives) == 3  # what top_k has cut is not likely, it is impossible
+        assert (slot.alternatives[0].id, slot.alternatives[0].probability) == (slot.id, slot.confidence)
+        assert sum(best.probability for best in slot.alternatives) == pytest.approx(1, abs=1e-5)
+
+
+def test_samples_differ_and_can_be_had_one_by_one(model: anyorder.LoadedModel) -> None:
+    ask: dict[str, Any] = {"max_new_tokens": 9, "steps": 4, "stop_ids": (), "temperature": 2.0, "top_p": 0.9}
+    both = anyorder.generate_batch(model, [[3, 5]] * 2, samples=[0, 1], **ask)
+    assert both[0].ids != both[1].ids
+    assert anyorder.generate(model, [3, 5], **ask).ids == both[0].ids
+
+
+def test_a_token_that_is_banned_or_biased_away_is_not_in_the_text(model: anyorder.LoadedModel) -> None:
+    ask: dict[str, Any] = {"max_new_tokens": 20, "steps": 4, "stop_ids": ()}
+    plain = anyorder.generate(model, [3, 5], **ask)
+    gone = plain.ids[0]
+    assert gone not in anyorder.generate(model, [3, 5], banned_ids=(gone,), **ask).ids
+    assert gone not in anyorder.generate(model, [3, 5], logit_bias={gone: -100.0}, **ask).ids
+
+
+def test_a_stop_token_ends_the_text_where_it_stands_first(model: anyorder.LoadedModel) -> None:
+    ask: dict[str, Any] = {"max_new_tokens": 20, "steps": 4}
+    plain = anyorder.generate(model, [3, 5], stop_ids=(), **ask)
+    stop = plain.ids[3]
+    ended = anyorder.generate(model, [3, 5], stop_ids=(stop,), **ask)
+    assert (ended.ids, ended.finish_reason) == (plain.ids[: plain.ids.index(stop)], "stop")
 
 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
         ({"threshold": 0.9}, "`threshold` is not supported where a canvas of noise is cleaned"),
-        ({"top_p": 0.9, "temperature": 1.0}, "`top_p` is not supported"),
+        ({"cfg_scale": 1.0}, "`cfg_scale` is not supported"),
+        ({"draft": "ngram"}, "`draft` belongs to mode 'causal', got mode 'block'"),
+        ({"measure_drift": True, "cache": "none"}, "`measure_drift` compares a cache with none"),
+        ({"max_new_tokens": 0}, "there is nothing to decode"),
+        ({"temperature": 0.5, "t_max": 0.8}, "`temperature` 0.5 is that of every pass, which `t_max` denies; drop one"),
         ({"policy": "low_confidence"}, "by policy 'renoise', got 'low_confidence'"),
         ({"mode": "full"}, "cannot decode in mode 'full'"),
         ({"mode": "causal", "t_min": 0.5}, "`t_min` is about canvases of noise"),

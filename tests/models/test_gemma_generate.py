@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from anyorder.decoders.renoise import RenoiseDecoder
 from anyorder.draws import Draws, Stream
 
 generation = pytest.importorskip("transformers.models.diffusion_gemma.generation_diffusion_gemma")
+from transformers import LogitsProcessor, LogitsProcessorList, TopKLogitsWarper, TopPLogitsWarper  # noqa: E402
 
 VOCABULARY, PAD = 96, 94
 EXACT = 1e-6
@@ -170,6 +172,9 @@ class Case:
     confidence: float = 0.15
     stops: tuple[int, ...] = (95,)
     seed: int = 0
+    top_k: int | None = None
+    top_p: float | None = None
+    bias: dict[int, float] = field(default_factory=dict[int, float])
     changes: dict[str, Any] = field(default_factory=dict[str, Any])
     witness: str = "several canvases"
     """What the run must show, or it proves nothing; see `WITNESSES`."""
@@ -197,6 +202,10 @@ WITNESSES: dict[str, Callable[[Case, list[list[Pass]]], bool]] = {
     ),
     "all in one pass": lambda case, run: any(all(step.accepted) for canvas in run for step in canvas),
     "one in a pass": lambda case, run: any(sum(step.accepted) == 1 for canvas in run for step in canvas),
+    "nothing but the cut": lambda case, run: all(
+        float(step.entropy.max()) <= math.log(case.top_k or 0) + EXACT for canvas in run for step in canvas
+    ),
+    "sure by the cut": lambda case, run: any(float(step.entropy.min()) == 0 for canvas in run for step in canvas),
     "ended inside a canvas": lambda case, run: not set(run[-1][-1].best[:-1]).isdisjoint(case.stops),
 }  # fmt: skip
 
@@ -220,10 +229,30 @@ CASES: dict[str, Case] = {
     "a prompt of three windows": Case(lengths=(19,), seed=4),
     "a batch": Case(lengths=(3, 19, 7), seed=1),
     "a batch that ends one by one": Case(lengths=(11, 2, 6, 5), stops=tuple(range(0, 96, 9)), new_tokens=32, seed=5),
+    "the three likeliest tokens": Case(top_k=3, seed=2, witness="nothing but the cut"),
+    "a nucleus": Case(top_p=0.5, seed=3, t_min=1.0, t_max=3.0, steps=9, witness="sure by the cut"),
+    "the likeliest tokens of a nucleus": Case(top_k=5, top_p=0.7, seed=4, t_min=1.0, t_max=2.0, steps=9),
+    "biases before a nucleus": Case(top_p=0.6, bias={3: 4.0, 40: -100.0, 41: 2.5}, seed=2, witness="stopped early"),
     "one key head": Case(changes={"num_key_value_heads": 1}, seed=2),
     "every layer sees everything": Case(changes={"layer_types": ["full_attention"] * 3}, seed=3),
     "a window wider than text and canvas": Case(changes={"sliding_window": 64}, seed=3),
 }
+
+
+class Processed(LogitsProcessor):
+    """Biases, then transformers' own filters, which know rows of logits but no canvases of them."""
+
+    def __init__(self, case: Case) -> None:
+        self.bias = torch.zeros(VOCABULARY, dtype=torch.float64)
+        self.bias[list(case.bias)] = torch.tensor(list(case.bias.values()), dtype=torch.float64)
+        self.filters = [TopKLogitsWarper(case.top_k)] if case.top_k else []
+        self.filters += [TopPLogitsWarper(case.top_p)] if case.top_p else []
+
+    def __call__(self, input_ids: Any, scores: Tensor) -> Tensor:
+        rows = scores.flatten(0, 1) + self.bias
+        for keep in self.filters:
+            rows = keep(input_ids, rows)
+        return rows.view_as(scores)
 
 
 @contextmanager
@@ -278,15 +307,14 @@ def recorded(case: Case, folder: Path) -> tuple[Recording, list[list[int]], Any]
             sampler_config=generation.EntropyBoundSamplerConfig(entropy_bound=case.bound),
             eos_token_id=list(case.stops),
             pad_token_id=PAD,
+            logits_processor=LogitsProcessorList([Processed(case)]),
             return_dict_in_generate=True,
         )
     return recording, prompts, output
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_every_pass_of_generate_is_the_one_of_transformers(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_pass_is_that_of_transformers(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a pass reads, accepts and thinks, where a canvas ends, and the text; a batch is left-padded there."""
     recording, prompts, output = recorded(case, tmp_path)
     runs = [recording.row(row, case.stops) for row in range(len(prompts))]
@@ -311,6 +339,9 @@ def test_every_pass_of_generate_is_the_one_of_transformers(
         stability_threshold=case.stability,
         confidence_threshold=case.confidence,
         stop_ids=case.stops,
+        top_k=case.top_k,
+        top_p=case.top_p,
+        logit_bias=case.bias,
     )
     for row, answer in enumerate(answers):
         assert len(heard[row]) == len(flat[row])

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from anyorder.cache.schemes import Span
 from anyorder.canvas import Canvas
-from anyorder.decoders.base import DecoderBase, check
+from anyorder.decoders.base import DecoderBase, alternatives, check
 from anyorder.decoders.choose import Sampling
 from anyorder.draws import wide_dtype
 from anyorder.events import BlockFinished, Decided, Event
 from anyorder.policies import renoise, score, select
-from anyorder.policies.sample import best
+from anyorder.policies.sample import best, filter_logits
 from anyorder.window import Window
 
 
@@ -42,8 +42,8 @@ class RenoiseDecoder(DecoderBase):
     A pass reads the canvas both ways, draws a token for every slot and keeps the most certain ones; all others become
     new noise, also those that an earlier pass had kept. What the pass expects of every slot is told to the next one.
     The text is not what was drawn, but the best token of every slot in the last pass: commits of a canvas are
-    provisional until it is finished. The finished canvas is stored in the next canvas's first pass, causally, which is
-    as exact as a pass of its own.
+    provisional until it is finished, and the last pass says all of them once more, with its own probabilities. The
+    finished canvas is stored in the next canvas's first pass, causally, which is as exact as a pass of its own.
 
     Args:
         canvas: the prompt, without holes; answer slots are opened canvas by canvas.
@@ -53,7 +53,9 @@ class RenoiseDecoder(DecoderBase):
         soften: probabilities [n, V] -> expected input embeddings [n, hidden].
         stored: leading columns whose keys and values are already stored.
         exact_cache: False recomputes every column in every pass.
-    Source: arXiv:2608.00146; transformers' `DiffusionGemmaGenerationMixin.generate`.
+        top: likeliest tokens to report beside every committed one.
+    Source: arXiv:2608.00146; transformers' `DiffusionGemmaGenerationMixin.generate`. There `logits_processor` run
+        before the temperature, and what they leave is what is drawn from, measured and expected: so do top-k and top-p.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class RenoiseDecoder(DecoderBase):
         stop_ids: tuple[int, ...] = (),
         stored: int = 0,
         exact_cache: bool = True,
+        top: int = 0,
     ) -> None:
         super().__init__(canvas, end=end, stop_ids=stop_ids)
         self.sampling = sampling
@@ -78,6 +81,7 @@ class RenoiseDecoder(DecoderBase):
         self.cleaning = cleaning
         self.stored = stored
         self.exact_cache = exact_cache
+        self.top = top
         self.block = Span(len(canvas), len(canvas))
 
     def _begin(self) -> list[Event]:
@@ -127,14 +131,22 @@ class RenoiseDecoder(DecoderBase):
         )
         return self.count([window])
 
-    @property
-    def _temperature(self) -> float:
-        how = self.cleaning
-        return self.sampling.temperature or renoise.temperature(self.step, how.steps, how.t_min, how.t_max)
+    def _processed(self, logits: Tensor) -> Tensor:
+        """[L, V]: adjusted, filtered, and scaled by the temperature of the pass, in this order."""
+        sampling, how = self.sampling, self.cleaning
+        kept = filter_logits(
+            sampling.adjust(logits),
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            order=sampling.filter_order,
+            nucleus=sampling.nucleus,
+        )
+        return kept / renoise.temperature(self.step, how.steps, how.t_min, how.t_max)
 
     def decide(self, rows: list[Tensor]) -> Tensor:
-        """[3, 2 L]: ids that were drawn, their entropy, 1 where accepted; then the best ids and their probability."""
-        logits = self.sampling.adjust(rows[0]) / self._temperature
+        """[3 + 2 K, 2 L]: ids that were drawn, their entropy, 1 where accepted; then the best ids and their
+        probability. Below both, K = min(top, V) likeliest ids and their probabilities."""
+        logits = self._processed(rows[0])
         slots = self.slots.to(logits.device, non_blocking=True)
         drawn = self.sampling.draws.tokens(logits, slots, self.passes - self.extra_passes)
         entropy, top = score.entropy(logits), best(logits)
@@ -143,7 +155,11 @@ class RenoiseDecoder(DecoderBase):
         wide = wide_dtype(logits.device)
         first = [part.to(wide) for part in (drawn, entropy, accepted)]
         second = [part.to(wide) for part in (top, score.probability(logits, top), torch.ones_like(accepted))]
-        return torch.cat([torch.stack(first), torch.stack(second)], 1)
+        decision = torch.cat([torch.stack(first), torch.stack(second)], 1)
+        if not self.top:
+            return decision
+        likeliest = torch.cat([part.T.to(wide) for part in score.likeliest(logits, self.top)])  # [2 K, L]
+        return torch.cat([decision, likeliest.repeat(1, 2)])
 
     def apply(self, decision: Tensor) -> list[Event]:
         """See `Decoder.apply`."""
@@ -155,30 +171,31 @@ class RenoiseDecoder(DecoderBase):
         self.passes += 1
         self.step += 1
         ids, entropy = top[0].long(), drawn[1]
-        events: list[Event] = list(self._write(ids, top[1], pass_index))
         how = self.cleaning
         done = self.step >= how.steps or renoise.settled(ids, self.history, entropy, how.stability, how.confidence)
         self.history = [*self.history, ids][-max(how.stability, 1) :]
+        events: list[Event] = [*self._write(top, pass_index, last=done)]
         if done:
             return events + self._finish_canvas()
         self.noisy = self._pinned(torch.where(drawn[2] > 0, drawn[0].long(), self._noise(number)))
         return events
 
-    def _write(self, ids: Tensor, confidence: Tensor, pass_index: int) -> list[Decided]:
-        """Commit the best tokens, or revise those of the pass before."""
-        events: list[Decided] = []
-        wanted = self._wanted()
-        if wanted.numel():
-            own = wanted - self.block.start
-            events.append(self.canvas.commit(wanted, ids[own], confidence[own], pass_index))
-        else:
-            end = min(self.block.end, self.end)
-            own = (self.canvas.committed & (torch.arange(len(self.canvas)) >= self.block.start)).nonzero().squeeze(-1)
-            changed = own[self.canvas.ids[own] != ids[: end - self.block.start][own - self.block.start]]
-            if changed.numel():
-                at = changed - self.block.start
-                events.append(self.canvas.revise(changed, ids[at], confidence[at], pass_index))
-        return [replace(event, provisional=True) for event in events]
+    def _write(self, top: Tensor, pass_index: int, *, last: bool) -> list[Decided]:
+        """Commit the best tokens, or revise those of the pass before: what has changed, in the last pass all of them.
+
+        Args:
+            top: [3 + 2 K, canvas_length], the second half of a decision.
+        """
+        ids, start = top[0].long(), self.block.start
+        slots, write = self._wanted(), self.canvas.commit
+        if not slots.numel():
+            slots, write = self.canvas.committed[start:].nonzero().squeeze(-1) + start, self.canvas.revise
+            slots = slots if last else slots[self.canvas.ids[slots] != ids[slots - start]]
+        if not slots.numel():
+            return []
+        own = slots - start
+        event = replace(write(slots, ids[own], top[1, own], pass_index), provisional=True)
+        return [replace(event, alternatives=alternatives(top[3:, own].float())) if self.top else event]
 
     def _finish_canvas(self) -> list[Event]:
         block, end = self.block, min(self.block.end, self.end)

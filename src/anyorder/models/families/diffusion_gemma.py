@@ -22,6 +22,7 @@ SPEC = FamilySpec(
     policy="renoise",
     caches=("none", "block"),
     confidence="filtered",
+    filter_order="top_k_first",
     infill=False,
     source="transformers DiffusionGemmaForBlockDiffusion and its generation config; arXiv:2608.00146",
     parse=parse_gemma,

@@ -1,0 +1,56 @@
+"""Canvases of noise over HTTP: what OpenAI's clients send by themselves is honoured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.engine.talk import NumberTokenizer
+from tests.server.live import Live, live
+
+import anyorder
+from anyorder import DecodeParams
+from anyorder.models.loaded import LoadedModel
+
+FOLDER = Path(__file__).parents[1] / "reference" / "diffusion_gemma"
+MESSAGES = [{"role": "user", "content": "7 8 9"}]
+ASKED: dict[str, Any] = {"max_tokens": 20, "ignore_eos": True, "seed": 3, "diffusion": {"steps": 5}}
+PARAMS = DecodeParams(max_new_tokens=20, steps=5, stop_ids=(), seed=3)
+
+
+@pytest.fixture(scope="module")
+def gemma() -> LoadedModel:
+    model = anyorder.load(FOLDER, dtype="float32", verify=False)
+    return replace(model, tokenizer=cast(Any, NumberTokenizer()), source="tiny gemma")
+
+
+@pytest.fixture(scope="module")
+def server(gemma: LoadedModel) -> Iterator[Live]:
+    with live(gemma) as running:
+        yield running
+
+
+@pytest.mark.parametrize("given", [{"top_p": 0.6}, {"top_p": 0.9, "temperature": 1.0}, {"top_k": 2}, {"top_p": 1}])
+def test_filters_and_logprobs_are_those_of_python(server: Live, gemma: LoadedModel, given: dict[str, Any]) -> None:
+    """Each token has the probability that the last pass over its canvas gave it."""
+    reply = server.chat(messages=MESSAGES, **ASKED, **given, logprobs=True, top_logprobs=3)
+    entries = reply.json()["choices"][0]["logprobs"]["content"]
+    taken = {name: value for name, value in given.items() if value != 1 or name == "temperature"}
+    expected = anyorder.generate(gemma, MESSAGES, PARAMS, top_logprobs=3, **taken)
+    assert len(entries) == len(expected.trace) == 20
+    for entry, slot in zip(entries, expected.trace, strict=True):
+        assert entry["logprob"] == pytest.approx(math.log(slot.confidence), abs=1e-4)
+        found = [best["logprob"] for best in entry["top_logprobs"]]
+        assert found == pytest.approx([math.log(best.probability) for best in slot.alternatives], abs=1e-4)
+        assert found[0] == entry["logprob"]
+
+
+def test_what_noise_cannot_have_is_refused_by_its_name(server: Live) -> None:
+    reply = server.chat(messages=MESSAGES, max_tokens=20, diffusion={"threshold": 0.9})
+    error = reply.json()["error"]
+    assert (reply.status_code, error["param"]) == (400, "diffusion.threshold")
+    assert "`threshold` is not supported where a canvas of noise is cleaned (DiffusionGemma" in error["message"]
