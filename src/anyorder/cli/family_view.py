@@ -95,6 +95,6 @@ def attention(facts: dict[str, Any]) -> str:
 
 
 def supported(facts: dict[str, Any]) -> list[str]:
-    """What it can do besides decoding."""
-    words = [name for name in ("infill", "edits", "adapter", "training") if facts[name]]
+    """What it can do besides decoding and filling gaps."""
+    words = [name for name in ("edits", "adapter", "training") if facts[name]]
     return [*words, *facts["quantised"], *([f"drafts {' '.join(facts['drafts'])}"] if facts["drafts"] else [])]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from anyorder.cli.family_view import attention, caches, facts_of_family, supported, with_default
 from anyorder.cli.flags import Flag, takes
@@ -30,6 +32,8 @@ anyorder models --json
 """
 MODELS_FLAGS = (Flag(name="json", type=bool, panel="Output", help="Print the facts as JSON."),)
 WIDTH = 100
+COLUMN = 15
+"""Where the facts of one family begin."""
 
 
 @takes(show=MODELS_FLAGS)
@@ -44,9 +48,8 @@ def command(
         sys.stdout.write(json.dumps(found if name is None else found[0], indent=2) + "\n")
         return
     console = out_console()
-    console.print(brief(found) if name is None else whole(found[0]), width=min(WIDTH, console.width))
-    if name is None:
-        console.print("anyorder models NAME tells the rest of a family, anyorder inspect MODEL of a checkpoint.")
+    for line in lines(found, min(WIDTH, console.width)) if name is None else whole(found[0], min(WIDTH, console.width)):
+        console.print(line, soft_wrap=True)
 
 
 def every() -> list[dict[str, Any]]:
@@ -70,28 +73,33 @@ def facts_of(name: str) -> dict[str, Any]:
     return facts_of_family(FAMILIES[name])
 
 
-def brief(found: list[dict[str, Any]]) -> Table:
-    """A few lines per family, at most `WIDTH` columns."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
-    table.add_column("family", style="bold", no_wrap=True)
-    for head in ("what it is", "what works, and its first proof"):
-        table.add_column(head, overflow="fold")
+def lines(found: list[dict[str, Any]], width: int) -> Iterator[Text]:
+    """A few lines per family. Only the names of tests may be wider than `width`: they are to be copied."""
     for facts in found:
-        mask = f"mask {facts['mask']}, {_block(facts)}"
-        way = f"{with_default(facts['modes'], facts['default_mode'])}; {facts['default_policy']}"
-        table.add_row(
-            facts["family"],
-            "\n".join((", ".join(facts["architectures"]), attention(facts), mask, way)),
-            "\n".join((f"caches {caches(facts)}", ", ".join(supported(facts)), facts["proof"][0])),
-        )
-    return table
+        yield Text.assemble((facts["family"], "bold"), f"  {facts['title']}")
+        for part in brief(facts):
+            yield from _wrapped(part, width)
+        yield from _proof(facts)
+        yield Text()
+    yield Text("anyorder models NAME tells the rest of a family, anyorder inspect MODEL of a checkpoint.")
 
 
-def whole(facts: dict[str, Any]) -> Table:
+def brief(facts: dict[str, Any]) -> tuple[str, ...]:
+    """What it is, and what works."""
+    mask = f"{attention(facts)}; mask {facts['mask']}, {_block(facts)}"
+    modes = f"modes {with_default(facts['modes'], facts['default_mode'])}; policy {facts['default_policy']}"
+    return (
+        f"{', '.join(facts['architectures'])}: {mask}",
+        f"{modes}; caches {caches(facts)}",
+        ", ".join(("infill" if facts["infill"] else "no infill", *supported(facts))),
+    )
+
+
+def whole(facts: dict[str, Any], width: int) -> Iterator[Text]:
     """Everything about one family."""
-    lines = {
+    parts = {
         "family": f"{facts['family']}: {facts['title']}",
-        "checkpoints": "\n".join(facts["checkpoints"]),
+        "checkpoints": facts["checkpoints"],
         "architectures": ", ".join(facts["architectures"]),
         "network": facts["network"],
         "attention": attention(facts),
@@ -106,15 +114,22 @@ def whole(facts: dict[str, Any]) -> Table:
         "adapter": "LoRA" if facts["adapter"] else f"none for a {facts['network']}",
         "training": "yes" if facts["training"] else "no",
         "quantised": ", ".join(facts["quantised"]) or "no",
-        "proven by": "\n".join(facts["proof"]),
         "source": facts["source"],
     }
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in lines.items():
-        table.add_row(name, value)
-    return table
+    for name, value in parts.items():
+        listed = value if isinstance(value, list) else textwrap.wrap(value, width - COLUMN)
+        for index, line in enumerate(listed):
+            yield Text.assemble((f"{'' if index else name:{COLUMN}}", "bold"), line)
+    yield Text("proven by", "bold")
+    yield from _proof(facts)
+
+
+def _wrapped(text: str, width: int) -> list[Text]:
+    return [Text(line) for line in textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ")]
+
+
+def _proof(facts: dict[str, Any]) -> list[Text]:
+    return [Text(f"  {test}") for test in facts["proof"]]
 
 
 def _block(facts: dict[str, Any]) -> str:

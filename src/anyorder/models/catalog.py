@@ -11,6 +11,13 @@ Network = Literal["transformer", "transformer with experts", "diffusion transfor
 _TRANSFORMERS = "tests/models/test_transformer.py::test_logits_agree_with_transformers"
 _RELABELLED = "tests/models/test_transformer.py::test_relabelled_networks_are_their_bases"
 _LOOPS = "tests/engine/test_published_loops.py::"
+_REVERSE = "tests/engine/test_reverse_process.py::"
+_DIT = "tests/models/test_dit.py::test_the_network_is_the_slow_one"
+
+
+def _variants(name: str) -> str:
+    """The test that compares random sizes and switches with a slow network in float64."""
+    return f"tests/models/test_variants.py::test_every_variant_is_the_slow_network[{name}]"
 
 
 def _recorded(family: str) -> str:
@@ -48,26 +55,32 @@ CATALOG: Mapping[str, Entry] = {
     "qwen3_moe": Entry(
         checkpoints=("Qwen/Qwen3-30B-A3B",),
         network="transformer with experts",
-        proof=("tests/models/test_moe.py::test_qwen3_moe_agrees_with_transformers",),
+        proof=("tests/models/test_moe.py::test_qwen3_moe_agrees_with_transformers", _variants("qwen3_moe")),
     ),
     "llada": Entry(
         checkpoints=("GSAI-ML/LLaDA-8B-{Base,Instruct}", "GSAI-ML/LLaDA-1.5", "GSAI-ML/iLLaDA"),
-        proof=(_recorded("llada"), "tests/test_any_order_model.py::test_it_is_a_published_family_like_any_other"),
+        proof=(
+            _recorded("llada"),
+            _variants("llada"),
+            "tests/test_any_order_model.py::test_it_is_a_published_family_like_any_other",
+        ),
     ),
     "dream": Entry(
         checkpoints=("Dream-org/Dream-v0-{Base,Instruct}-7B", "Dream-org/Dream-Coder-*", "apple/DiffuCoder-7B-*"),
-        proof=(_recorded("dream"),),
+        proof=(_recorded("dream"), _variants("dream")),
     ),
     "fast_dllm_v2": Entry(
-        checkpoints=("Efficient-Large-Model/Fast_dLLM_v2_{1.5B,7B}",), proof=(_recorded("fast_dllm_v2"),)
+        checkpoints=("Efficient-Large-Model/Fast_dLLM_v2_{1.5B,7B}",),
+        proof=(_recorded("fast_dllm_v2"), _variants("fast_dllm_v2")),
     ),
     "sdar": Entry(
-        checkpoints=("JetLM/SDAR-{1.7B,4B,8B}-Chat", "Gen-Verse/TraDo-{4B,8B}-*"), proof=(_recorded("sdar"),)
+        checkpoints=("JetLM/SDAR-{1.7B,4B,8B}-Chat", "Gen-Verse/TraDo-{4B,8B}-*"),
+        proof=(_recorded("sdar"), _variants("sdar")),
     ),
     "sdar_moe": Entry(
         checkpoints=("JetLM/SDAR-30B-A3B-*",),
         network="transformer with experts",
-        proof=("tests/models/test_moe.py::test_sdar_moe_is_qwen3_moe_decoded_as_sdar",),
+        proof=("tests/models/test_moe.py::test_sdar_moe_is_qwen3_moe_decoded_as_sdar", _variants("sdar_moe")),
     ),
     "stable_diffcoder": Entry(
         checkpoints=("ByteDance-Seed/Stable-DiffCoder-8B-{Base,Instruct}",),
@@ -85,7 +98,7 @@ CATALOG: Mapping[str, Entry] = {
     "llada_moe": Entry(
         checkpoints=("inclusionAI/LLaDA-MoE-7B-A1B-{Base,Instruct}",),
         network="transformer with experts",
-        proof=(_recorded("llada_moe"), "tests/models/test_moe.py::test_llada_moe_variants"),
+        proof=(_recorded("llada_moe"), _variants("llada_moe")),
     ),
     "llada2_moe": Entry(
         checkpoints=("inclusionAI/LLaDA2.0-{mini,flash}", "inclusionAI/LLaDA2.1-{mini,flash}",
@@ -94,6 +107,8 @@ CATALOG: Mapping[str, Entry] = {
         proof=(
             _recorded("llada2_moe"),
             "tests/models/test_moe.py::test_llada2_agrees_with_glm4_moe_of_transformers",
+            _variants("llada2_moe"),
+            _variants("llada2_moe-experts_by_block"),
             "tests/decoders/test_edit.py::test_going_in_circles_is_noticed",
             "tests/decoders/test_structure.py::test_events_tell_the_whole_story",
         ),
@@ -101,12 +116,18 @@ CATALOG: Mapping[str, Entry] = {
     "mdlm": Entry(
         checkpoints=("kuleshov-group/mdlm-owt",),
         network="diffusion transformer",
-        proof=(_recorded("mdlm"), "tests/models/test_dit.py::test_the_network_is_the_slow_one"),
+        proof=(_recorded("mdlm"), _DIT, f"{_REVERSE}test_ancestral_steps_have_exactly_their_law"),
     ),
     "bd3lm": Entry(
         checkpoints=("kuleshov-group/bd3lm-owt-block_size{4,8,16}", "kuleshov-group/bd3lm-owt-block_size1024-pretrain"),
         network="diffusion transformer",
-        proof=(_recorded("bd3lm"), "tests/models/test_dit.py::test_blocks_go_on_beyond_the_context"),
+        proof=(
+            _recorded("bd3lm"),
+            _DIT,
+            "tests/models/test_dit.py::test_blocks_go_on_beyond_the_context",
+            f"{_REVERSE}test_first_hitting_samples_the_joint",
+            f"{_REVERSE}test_ancestral_steps_of_a_block_have_exactly_their_law",
+        ),
     ),
     "diffusion_gemma": Entry(
         checkpoints=("google/diffusiongemma-26B-A4B-it",),
@@ -114,7 +135,7 @@ CATALOG: Mapping[str, Entry] = {
         proof=(
             _recorded("diffusion_gemma"),
             "tests/models/test_gemma.py::test_logits_are_those_of_transformers",
-            "tests/models/test_gemma_generate.py::test_every_pass_of_generate_is_the_one_of_transformers",
+            "tests/models/test_gemma_generate.py::test_every_pass_is_that_of_transformers",
         ),
     ),
 }  # fmt: skip
