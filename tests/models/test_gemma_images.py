@@ -2,61 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.models.test_gemma import CANVAS, TOLERANCE, config, theirs
+from PIL import Image as Pil
+from tests.models.pictures import BEGIN, CUT, END, SLOT, painted, raw_config, write
+from tests.models.test_gemma import CANVAS, TOLERANCE
+from tests.models.test_gemma_generate import EXACT, PAD, Case, Recording, Replayed, in_float64, listen, up_to_a_stop
 from torch import Tensor
 
 import anyorder
-from anyorder.canvas import Part
-from anyorder.pictures import Placed
+from anyorder.canvas import Canvas, Part
+from anyorder.models.gemma.vision import PUBLISHED, parse_vision, vision_shapes
+from anyorder.pictures import Picture
 from anyorder.prompt import encode_prompt
 from anyorder.runner import Runner
 from anyorder.window import Window
 
-Pil = pytest.importorskip("PIL.Image")
 transformers = pytest.importorskip("transformers")
 generation = pytest.importorskip("transformers.models.diffusion_gemma.generation_diffusion_gemma")
 
-BEGIN, END, SLOT = 91, 92, 93
-CUT = {"patch_size": 4, "pooling_kernel_size": 2, "max_soft_tokens": 70}
 VISION: dict[str, dict[str, Any]] = {
     "published shape": {},
     "standardised": {"standardize": True},
     "clipped": {"use_clipped_linears": True},
     "several layers, one key head": {"num_hidden_layers": 3, "num_key_value_heads": 1},
 }
-
-
-def painted(width: int, height: int, seed: int = 0) -> Any:
-    """An image of smooth noise."""
-    generator = torch.Generator().manual_seed(seed)
-    pixels = torch.randint(256, (height, width, 3), generator=generator, dtype=torch.uint8)
-    return Pil.fromarray(pixels.numpy())
-
-
-def raw_config(vision: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    raw = config(**changes)
-    raw["vision_config"] |= {"position_embedding_size": 80, "dtype": "float32"} | vision
-    return raw
-
-
-def write(folder: Path, vision: dict[str, Any] | None = None, *, seed: int = 0, **changes: Any) -> Any:
-    """A checkpoint that reads images; the model of transformers that it is."""
-    raw = raw_config(vision or {}, **changes)
-    reference = theirs(raw, seed)
-    for name, tensor in reference.named_buffers():
-        if name.endswith(("put_min", "put_max")):
-            tensor.data.fill_(-1.5 if name.endswith("min") else 1.5)
-    reference.save_pretrained(folder)
-    (folder / "config.json").write_text(json.dumps(raw), "utf-8")
-    settings = {"image_processor_type": "Gemma4ImageProcessor", **CUT}
-    (folder / "processor_config.json").write_text(json.dumps({"image_processor": settings}), "utf-8")
-    return reference
 
 
 PROMPTS: dict[str, list[Any]] = {
@@ -103,11 +76,6 @@ def encoder_logits(reference: Any, ids: Tensor, images: dict[str, Tensor]) -> tu
     return (reference.lm_head(output.last_hidden_state[0]) / 30).tanh() * 30, output.cache
 
 
-def placed(prompt: list[Part]) -> tuple[Tensor, tuple[Placed, ...]]:
-    canvas = anyorder.canvas.Canvas.from_prompt(prompt, mask_id=-1)  # type: ignore[attr-defined]
-    return canvas.ids, canvas.pictures
-
-
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS.keys())
 @pytest.mark.parametrize("vision", VISION.values(), ids=VISION.keys())
 @torch.inference_mode()
@@ -117,7 +85,8 @@ def test_logits_are_those_of_transformers(vision: dict[str, Any], prompt: list[A
     model = anyorder.load(tmp_path, dtype="float32")
     ids, images = published(prompt)
     parts = encoded(model, prompt)
-    text, pictures = placed(parts)
+    canvas = Canvas.from_prompt(parts, mask_id=-1)
+    text, pictures = canvas.ids, canvas.pictures
     assert text.tolist() == ids[0].tolist()
     assert min(p.picture.length for p in pictures) > 6, "the window is wider than an image"
     expected, cache = encoder_logits(reference, ids, images)
@@ -137,3 +106,114 @@ def test_logits_are_those_of_transformers(vision: dict[str, Any], prompt: list[A
     )  # fmt: skip
     (found,) = Runner(model.network).forward([window], [None])
     torch.testing.assert_close(found, behind, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("vision", VISION.values(), ids=VISION.keys())
+def test_the_tensors_of_the_tower_are_known_without_it(vision: dict[str, Any]) -> None:
+    """Names and shapes follow from config.json; a tower is loaded and counted by them."""
+    raw = raw_config(vision)
+    model = transformers.DiffusionGemmaForBlockDiffusion(transformers.DiffusionGemmaConfig(**raw))
+    theirs = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if name.startswith(PUBLISHED)}
+    parsed = parse_vision(raw)
+    assert parsed is not None
+    assert vision_shapes(parsed, 48) == theirs
+
+
+@torch.inference_mode()
+def test_pictures_are_what_transformers_makes_of_images(tmp_path: Path) -> None:
+    """Also in a checkpoint whose vision_config names another dtype than the one asked for."""
+    reference = write(tmp_path, {"dtype": "bfloat16"}).float()
+    model = anyorder.load(tmp_path, dtype="float32")
+    transparent = painted(50, 70, 3)
+    transparent.putalpha(Pil.new("L", (50, 70), 90))
+    for image in (painted(33, 57), painted(600, 40, 2), transparent):
+        made = transformers.Gemma4ImageProcessorPil(**CUT)([image], return_tensors="pt")
+        (_, picture, _) = encoded(model, [image])
+        assert isinstance(picture, Picture)
+        assert picture.length == int(made["num_soft_tokens_per_image"][0])
+        assert torch.equal(picture.pixels, made["pixel_values"][0])
+        features = reference.model.encoder.get_image_features(made["pixel_values"], made["image_position_ids"])
+        vectors = model.network.read(picture)  # type: ignore[attr-defined]
+        torch.testing.assert_close(vectors, features.pooler_output, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["one image", "two of different sizes"])
+def test_every_pass_of_generate_is_the_one_of_transformers(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(steps=8, confidence=1e-3)
+    ids, images = published(PROMPTS[name])
+    recording = Recording()
+    with in_float64() as patch:
+        patch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)  # imports the whole compiler
+        recording.attach(patch)
+        model = write(tmp_path, {"dtype": "float64"}).double()
+        model.set_experts_implementation("eager")  # the grouped product knows no float64
+        torch.manual_seed(0)
+        output = model.generate(
+            ids, **{key: value.double() if value.is_floating_point() else value for key, value in images.items()},
+            max_new_tokens=case.new_tokens, max_denoising_steps=case.steps, t_min=case.t_min, t_max=case.t_max,
+            stability_threshold=case.stability, confidence_threshold=case.confidence,
+            sampler_config=generation.EntropyBoundSamplerConfig(entropy_bound=case.bound),
+            eos_token_id=list(case.stops), pad_token_id=PAD, return_dict_in_generate=True,
+        )  # fmt: skip
+        run = [step for canvas in recording.row(0, case.stops) for step in canvas]
+        begun, length = [noise[0].tolist() for noise in recording.begun], ids.shape[1]
+        monkeypatch.setattr("anyorder.request.Draws", lambda *_: Replayed(begun=begun, passes=run, first=length))
+        heard = listen(monkeypatch, 1)[0]
+        loaded = anyorder.load(tmp_path, dtype="float64", pack=False)
+        answer = anyorder.generate(
+            loaded, encoded(loaded, PROMPTS[name]), max_new_tokens=case.new_tokens, steps=case.steps,
+            entropy_bound=case.bound, t_min=case.t_min, t_max=case.t_max, stability_threshold=case.stability,
+            confidence_threshold=case.confidence, stop_ids=case.stops,
+        )  # fmt: skip
+    assert len(run) > case.steps, "the run is one canvas long"
+    assert len(heard) == len(run)
+    for ours, expected in zip(heard, run, strict=True):
+        assert (ours.canvas, ours.accepted, ours.best) == (expected.canvas, expected.accepted, expected.best)
+        torch.testing.assert_close(ours.entropy, expected.entropy, atol=EXACT, rtol=0)
+    text = output.sequences[0, length:].tolist()
+    assert list(answer.ids) == up_to_a_stop(text[: case.new_tokens], case.stops)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> anyorder.LoadedModel:
+    folder = tmp_path_factory.mktemp("images")
+    write(folder)
+    return anyorder.load(folder, dtype="float64")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"steps": 5}, {"mode": "causal"}, {"mode": "causal", "draft": "lookup"}, {"mode": "causal", "draft": "ngram"}],
+    ids=["canvas", "causal", "lookup", "ngram"],
+)
+def test_cache_and_company_change_nothing(model: anyorder.LoadedModel, changes: dict[str, Any]) -> None:
+    """Text and images in one batch; what is stored is what would be computed."""
+    changes = {"max_new_tokens": 19, "stop_ids": (), "measure_drift": changes.get("draft") is None} | changes
+    prompts = [encoded(model, prompt) for prompt in PROMPTS.values()] + [[3, 5, 8]]
+    alone = [anyorder.generate(model, prompt, **changes) for prompt in prompts]
+    bare = [anyorder.generate(model, prompt, **{**changes, "cache": "none", "draft": "none", "measure_drift": False})
+            for prompt in prompts]  # fmt: skip
+    together = anyorder.generate_batch(model, prompts, **changes)
+    assert [a.ids for a in alone] == [a.ids for a in bare] == [a.ids for a in together]
+    if changes["measure_drift"]:
+        assert max(a.stats.drift_max or 0.0 for a in alone) < 1e-9
+
+
+def test_the_tower_runs_once_for_a_picture(model: anyorder.LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    network = type(model.network)
+    original = network.read  # type: ignore[attr-defined]
+    monkeypatch.setattr(network, "read", lambda own, picture: read.append(picture.length) or original(own, picture))
+    anyorder.generate(model, encoded(model, PROMPTS["side by side"]), max_new_tokens=20, steps=4, cache="none")
+    assert len(read) == 2
+
+
+def test_what_is_in_an_image_matters(model: anyorder.LoadedModel) -> None:
+    """Guards against vectors that are never fed: the ids of both prompts are the same."""
+    red, noise = ([5, Pil.new("RGB", (40, 40), "red"), 7], [5, painted(40, 40), 7])
+    answers = [
+        anyorder.generate(model, encoded(model, prompt), mode="causal", max_new_tokens=12) for prompt in (red, noise)
+    ]
+    assert answers[0].ids != answers[1].ids
