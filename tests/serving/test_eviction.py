@@ -27,6 +27,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
     ("sdar", {"temperature": 1.0, "threshold": 0.1}),
     ("fast_dllm_v2", {"temperature": 1.0, "threshold": 0.06}),
     ("fast_dllm_v2", {"temperature": 1.0, "threshold": 0.06, "block_length": 16}),
+    ("llada2_moe", {"threshold": 0.06, "edit_threshold": 0.0, "edit_passes": 2, "block_length": 4, "edit_blocks": 2}),
     *((kind, {"mode": "block", "threshold": 0.1, "temperature": 1.0}) for kind in MODELS),
 ]
 URGENT = work([5, 6], priority="realtime", mode="causal", draft="none", max_new_tokens=3, stop_ids=())
