@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -11,11 +12,17 @@ import pytest
 from safetensors import safe_open
 from tests.cli.conftest import Cli, Loads
 
+import anyorder
 from anyorder.cli.inspect import facts_of, rows
+from anyorder.errors import ParameterError
+from anyorder.models.load.folder import read_config
 from anyorder.models.shift import ShiftReport
+from anyorder.params import DecodeParams
+from anyorder.policies.catalog import POLICIES
+from anyorder.resolve import resolve
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-FAMILIES = ("llada", "dream", "sdar", "fast_dllm_v2", "llada_moe", "llada2_moe")
+FAMILIES = ("llada", "dream", "sdar", "fast_dllm_v2", "llada_moe", "llada2_moe", "mdlm")
 # The published shape of SmolLM2-135M, whose size is known: 134,515,008.
 SMOLLM2 = {
     "architectures": ["LlamaForCausalLM"], "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
@@ -61,6 +68,24 @@ def test_experts_are_shown(cli: Cli) -> None:
     shared = dict(rows(facts_of({**raw, "expert_capacity": 4})))
     assert "3 per token from 4 that a block shares" in shared["experts"]
     assert facts(cli, str(REFERENCE / "llada"))["experts"] is None
+
+
+@pytest.mark.parametrize("family", ["llada", "sdar", "mdlm", "bd3lm", "diffusion_gemma"])
+def test_exactly_the_policies_that_it_takes_are_listed(family: str) -> None:
+    model = anyorder.load(REFERENCE / family)
+    taken = list[str]()
+    for policy in POLICIES:
+        with contextlib.suppress(ParameterError):
+            taken.append(resolve(DecodeParams.of(policy=policy), model).policy or "")
+    assert facts_of(read_config(REFERENCE / family))["policies"] == taken
+
+
+def test_a_mask_that_is_the_last_row_and_no_mask_at_all() -> None:
+    mdlm = anyorder.load(REFERENCE / "mdlm")
+    lines = dict(rows(facts_of(read_config(REFERENCE / "mdlm"))))
+    assert lines["mask token"] == f"id {mdlm.mask_token_id}, the last row"
+    noisy = dict(rows(facts_of(read_config(REFERENCE / "diffusion_gemma"))))
+    assert noisy["mask token"] == "none: open slots hold random tokens"
 
 
 def test_a_mask_without_a_string_is_an_id() -> None:

@@ -219,11 +219,16 @@ def _abilities(raw: dict[str, Any], spec: FamilySpec, adapter: AdapterFiles | No
 
     return {
         **abilities(spec),
-        "mask_token_id": raw.get("mask_token_id", spec.mask_token_id) if mask is None else mask,
+        "mask_token_id": _mask_id(raw, spec) if mask is None else mask,
         "block_length": resolve_block(block, raw, spec),
+        "mask_is_last": spec.mask_is_last,
         "noise": spec.noise,
-        "policies": list(POLICIES),
+        "policies": [name for name in POLICIES if (name == "renoise") == (spec.noise == "uniform")],
     }
+
+
+def _mask_id(raw: dict[str, Any], spec: FamilySpec) -> int | None:
+    return raw["vocab_size"] - 1 if spec.mask_is_last else raw.get("mask_token_id", spec.mask_token_id)
 
 
 def show(facts: dict[str, Any]) -> None:
@@ -296,6 +301,8 @@ def _mask_token(facts: dict[str, Any]) -> str:
     number = facts["mask_token_id"]
     if facts["noise"] == "uniform":
         return "none: open slots hold random tokens"
+    if facts["mask_is_last"]:
+        return f"id {number}, the last row"
     return "none of its own: a rarely used token stands in" if number is None else f"id {number}"
 
 
