@@ -36,9 +36,10 @@ ALLOWED = {
     "request": "resolve decoders ngrams canvas window params policies draws errors",
     "generation": "events",
     "channels": "errors",  # text in, reasoning, words and calls out; no torch, no model
+    "thinking": "channels generation prompt models errors",
     "engine": "runner decoders canvas window pictures events cache draws errors",
     "scoring": "request resolve decoders draws canvas window pictures params events errors",
-    "api": "scoring prompt resolve request generation engine models cache runner canvas params events errors",
+    "api": "thinking scoring prompt resolve request generation engine models cache runner canvas params events errors",
     "serving": "seams scoring prompt resolve request engine runner cache decoders canvas window models params events "
     "errors",
     "evaluation": "api scoring models params errors",
@@ -47,11 +48,11 @@ ALLOWED = {
     "exam": "reporting api tasks models canvas",
     "seams": "resolve request runner engine decoders generation policies draws canvas window models params events "
     "errors",
-    "chat": "api prompt cache canvas params events errors",
+    "chat": "thinking api prompt cache canvas params events errors",
     "conversion": "reporting api prompt resolve models training params errors",
     "sweep": "reporting bench seams exam api tasks models canvas prompt params policies errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
-    "server": "serving seams scoring prompt channels params policies canvas models generation events "
+    "server": "thinking serving seams scoring prompt channels params policies canvas models generation events "
     "errors",  # HTTP at its edge
     "bench": "errors",  # a client of any server: knows nothing of ours
     "cli": "*",

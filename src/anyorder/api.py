@@ -21,6 +21,7 @@ from anyorder.request import build_decoder, stored_columns
 from anyorder.resolve import resolve
 from anyorder.runner import Runner
 from anyorder.scoring import ScoreFold, ScoreMode, ScoreParams, Scores, build_scorer, resolve_scoring, without_holes
+from anyorder.thinking import Reader, reader_of, template_inputs
 
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
@@ -42,6 +43,7 @@ class EventStream(Iterator[Event]):
         params: DecodeParams,
         *,
         samples: Sequence[int] | None = None,
+        readers: Sequence[Reader | None] | None = None,
         storage: KVStorage | None = None,
         cached: int = 0,
     ) -> None:
@@ -49,7 +51,10 @@ class EventStream(Iterator[Event]):
         self.params = [resolve(params, model, holes=count_holes(prompt), batch=len(prompts)) for prompt in prompts]
         self.runner = Runner(model.network, model.adapter)
         stop_ids = model.stop_ids if params.stop_ids is None else params.stop_ids
-        self.folds = [Fold(_decode(model), stop_ids, time.perf_counter, began) for _ in prompts]
+        self.folds = [
+            Fold(_decode(model), stop_ids, time.perf_counter, began, reader.read if reader else None)
+            for reader in readers or [None] * len(prompts)
+        ]
         self.engine = Engine(
             self.runner,
             [
@@ -117,7 +122,14 @@ class EventStream(Iterator[Event]):
         return self.folds[request].result(self.stats(request))
 
 
-def stream(model: LoadedModel, prompt: Prompt, params: DecodeParams | None = None, **changes: Any) -> EventStream:
+def stream(
+    model: LoadedModel,
+    prompt: Prompt,
+    params: DecodeParams | None = None,
+    *,
+    thinking: bool | None = None,
+    **changes: Any,
+) -> EventStream:
     """Decode one prompt and hand out what happens as it happens.
 
     Args:
@@ -125,17 +137,40 @@ def stream(model: LoadedModel, prompt: Prompt, params: DecodeParams | None = Non
         prompt: text to continue, token ids, chat messages (`[{"role": "user", "content": "…"}]`), or a list of text,
             `Hole(n)` to fill and `Image(...)` to look at. A content may be a list of text and image parts.
         params: how to decode; `changes` are DecodeParams fields that replace some of it.
+        thinking: in a chat, whether the model reasons before it answers; None leaves it to the chat template. What it
+            reasons is in `Generation.reasoning`.
     Returns:
         an iterator of events that also has `.stats()` and `.generations()` when it is exhausted.
     Raises:
         ParameterError, ContextError: before the first pass.
     """
-    return EventStream(model, [encode_prompt(model, prompt)], DecodeParams.of(params, **changes))
+    encoded, readers = encoded_prompts(model, [prompt], thinking)
+    return EventStream(model, encoded, DecodeParams.of(params, **changes), readers=readers)
 
 
-def generate(model: LoadedModel, prompt: Prompt, params: DecodeParams | None = None, **changes: Any) -> Generation:
+def encoded_prompts(
+    model: LoadedModel, prompts: Sequence[Prompt], thinking: bool | None
+) -> tuple[list[list[Part]], list[Reader | None]]:
+    """What `EventStream` takes of some prompts: their parts, and how their answers are read.
+
+    Args:
+        thinking: see `stream`.
+    """
+    inputs = [template_inputs(model, prompt, thinking) for prompt in prompts]
+    told = list(zip(prompts, inputs, strict=True))
+    return [encode_prompt(model, *pair) for pair in told], [reader_of(model, *pair) for pair in told]
+
+
+def generate(
+    model: LoadedModel,
+    prompt: Prompt,
+    params: DecodeParams | None = None,
+    *,
+    thinking: bool | None = None,
+    **changes: Any,
+) -> Generation:
     """Decode one prompt to its end: the fold of `stream`, with the same arguments."""
-    return stream(model, prompt, params, **changes).generations()[0]
+    return stream(model, prompt, params, thinking=thinking, **changes).generations()[0]
 
 
 def generate_batch(
@@ -145,6 +180,7 @@ def generate_batch(
     *,
     attention_mask: Sequence[Sequence[int]] | None = None,
     samples: Sequence[int] | None = None,
+    thinking: bool | None = None,
     **changes: Any,
 ) -> list[Generation]:
     """Decode many prompts of any lengths together, one forward pass for all of them at a time.
@@ -155,6 +191,7 @@ def generate_batch(
         attention_mask: for prompts that are left-padded rows of token ids: 0 for padding, 1 for text.
         samples: number of each prompt's sample under the one seed, 0 if left out; equal prompts with different numbers
             get independent answers: `generate_batch(model, [prompt] * 4, samples=range(4), temperature=1.0)`.
+        thinking: as in `stream`; all prompts must be chats then.
     """
     if isinstance(prompts, str) or not isinstance(prompts, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ParameterError(
@@ -169,8 +206,9 @@ def generate_batch(
         raise ParameterError(
             f"`samples` needs a number >= 0 for each of the {len(prompts)} prompts, got {samples!r}", param="samples"
         )
-    encoded = [encode_prompt(model, prompt) for prompt in prompts]
-    return EventStream(model, encoded, DecodeParams.of(params, **changes), samples=samples).generations()
+    encoded, readers = encoded_prompts(model, prompts, thinking)
+    params = DecodeParams.of(params, **changes)
+    return EventStream(model, encoded, params, samples=samples, readers=readers).generations()
 
 
 def _are_samples(samples: object, count: int) -> bool:

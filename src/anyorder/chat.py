@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anyorder.api import EventStream
+from anyorder.api import EventStream, encoded_prompts
 from anyorder.cache.storage import KVStorage
 from anyorder.canvas import Part, known_keys
 from anyorder.errors import ParameterError
 from anyorder.events import Event
 from anyorder.params import DecodeParams
-from anyorder.prompt import encode_prompt
 
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
+    from anyorder.thinking import Reader
 
 
 class ChatSession:
@@ -24,18 +24,27 @@ class ChatSession:
     model without an exact cache computes the whole conversation anew.
 
     Attributes:
-        messages: the conversation, `{"role", "content"}` each.
+        messages: the conversation, `{"role", "content"}` each; reasoning of an answer is its `reasoning_content`, of
+            which the chat template decides whether later turns are shown it.
 
     Args:
         system: text of a system message; None leaves it to the template.
+        thinking: whether the model reasons before it answers; None leaves it to the template. May be set between turns.
     """
 
     def __init__(
-        self, model: LoadedModel, params: DecodeParams | None = None, *, system: str | None = None, **changes: Any
+        self,
+        model: LoadedModel,
+        params: DecodeParams | None = None,
+        *,
+        system: str | None = None,
+        thinking: bool | None = None,
+        **changes: Any,
     ) -> None:
         self.model = model
         self.params = DecodeParams.of(params, **changes)
         self.system = system
+        self.thinking = thinking
         self.reset()
 
     def reset(self) -> None:
@@ -54,7 +63,8 @@ class ChatSession:
         kept, and neither is its question. The next `send` or `reset` gives it up for good.
         """
         messages = [*self.messages, {"role": "user", "content": content}]
-        self.turn = Turn(self, messages, encode_prompt(self.model, messages))
+        (prompt,), (reader,) = encoded_prompts(self.model, [messages], self.thinking)
+        self.turn = Turn(self, messages, prompt, reader)
         return self.turn
 
     def reusable(self, prompt: Sequence[Part]) -> int:
@@ -67,14 +77,18 @@ class ChatSession:
 class Turn(EventStream):
     """The event stream of one answer; the session takes it over when it is exhausted."""
 
-    def __init__(self, session: ChatSession, messages: list[dict[str, Any]], prompt: Sequence[Part]) -> None:
+    def __init__(
+        self, session: ChatSession, messages: list[dict[str, Any]], prompt: Sequence[Part], reader: Reader | None
+    ) -> None:
         self.session = session
         self.asked = messages
         self.kept = False
         cached = session.reusable(prompt)
         # an abandoned turn leaves columns behind the reusable ones overwritten
         session.stored_keys = session.stored_keys[:cached]
-        super().__init__(session.model, [prompt], session.params, storage=session.storage, cached=cached)
+        super().__init__(
+            session.model, [prompt], session.params, readers=[reader], storage=session.storage, cached=cached
+        )
 
     def __next__(self) -> Event:
         if not self.kept and self.session.turn is not self:
@@ -90,7 +104,8 @@ class Turn(EventStream):
         self.kept = True
         sequence, session = self.engine.sequences[0], self.session
         answer = self.generation(0)
-        session.messages = [*self.asked, {"role": "assistant", "content": answer.text}]
+        reasoning = {"reasoning_content": answer.reasoning} if answer.reasoning else {}
+        session.messages = [*self.asked, {"role": "assistant", "content": answer.text, **reasoning}]
         stored = sequence.decoder.stored if self.params[0].cache != "none" and self.exact else 0
         session.storage = sequence.storage
         session.stored_keys = sequence.decoder.canvas.keys(stored)

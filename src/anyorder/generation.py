@@ -104,7 +104,7 @@ class Generation:
     """A finished answer."""
 
     text: str
-    """The answer, without stop token and control tokens; "" if the model has no tokenizer."""
+    """The answer, without stop token, control tokens and `reasoning`; "" if the model has no tokenizer."""
     ids: tuple[int, ...]
     """Token ids of the answer, without the stop token."""
     prompt_ids: tuple[int, ...]
@@ -116,10 +116,26 @@ class Generation:
     """Every slot that a pass decided, and nothing else, in the order of the canvas."""
     holes: tuple[str, ...] = ()
     """What was filled into the prompt's holes, in order."""
+    reasoning: str | None = None
+    """What a model that reasons said before its answer to a chat; None: nothing."""
+    reasoning_tokens: int = 0
+    """Leading `ids` that are reasoning, its markers included."""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
         return {**asdict(self), "stats": self.stats.as_dict(), "trace": [slot.as_dict() for slot in self.trace]}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The text of a finished answer by channel."""
+
+    text: str
+    """What is for the reader."""
+    reasoning: str | None = None
+    """None: nothing was said there."""
+    reasoning_tokens: int = 0
+    """Leading tokens that are reasoning, its markers included."""
 
 
 @dataclass
@@ -131,12 +147,14 @@ class Fold:
         stop_ids: tokens that end the answer.
         clock: seconds since some fixed point, read when an event is added.
         began: `clock()` at the start of the request.
+        read: ids of the answer to its channels; None: all of its text is the answer.
     """
 
     decode: Callable[[Sequence[int]], str]
     stop_ids: tuple[int, ...]
     clock: Callable[[], float]
     began: float
+    read: Callable[[Sequence[int]], Said] | None = None
     ids: list[int] = field(default_factory=list[int])
     open: set[int] = field(default_factory=set[int])
     commits: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
@@ -231,8 +249,9 @@ class Fold:
         assert self.finished is not None, "the request is not finished"
         start, end = self.answer_start, self.answer_end()
         answer = tuple(self.ids[start:end])
+        said = self.read(answer) if self.read is not None else Said(self.decode(answer))
         return Generation(
-            text=self.decode(answer),
+            text=said.text,
             ids=answer,
             prompt_ids=tuple(self.ids[:start]),
             prompt_text=self.decode(self.ids[:start]),
@@ -240,6 +259,8 @@ class Fold:
             stats=stats,
             trace=tuple(self._slot(slot) for slot in sorted(self.commits)),
             holes=tuple(self.decode(self.ids[a:b]) for a, b in _runs(self.holes)),
+            reasoning=said.reasoning,
+            reasoning_tokens=said.reasoning_tokens,
         )
 
     def _slot(self, slot: int) -> Slot:

@@ -39,7 +39,7 @@ def encode_prompt(model: LoadedModel, prompt: Prompt, inputs: TemplateInputs | N
         return _unprompted(model)
     if isinstance(prompt, str):
         parts: list[Part] = [*_tokenizer(model).encode_text(prompt, bos=True)]
-    elif all(isinstance(part, Mapping) for part in prompt):
+    elif is_chat(prompt):
         parts = _encode_chat(model, [dict(m) for m in prompt if isinstance(m, Mapping)], inputs)
     else:
         parts = [piece for index, part in enumerate(prompt) for piece in _encode_part(model, part, first=index == 0)]
@@ -47,6 +47,11 @@ def encode_prompt(model: LoadedModel, prompt: Prompt, inputs: TemplateInputs | N
         _refuse_empty()
     _check_ids(model, parts)
     return parts
+
+
+def is_chat(prompt: Prompt) -> bool:
+    """Is this a list of messages?"""
+    return not isinstance(prompt, str) and bool(prompt) and all(isinstance(part, Mapping) for part in prompt)
 
 
 def strip_padding(rows: Sequence[Sequence[int]], attention_mask: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -29,6 +29,7 @@ from anyorder.server.realtime import with_early_text
 from anyorder.server.settings import ServerSettings
 from anyorder.server.streams.answer import Answer
 from anyorder.serving import AnyWork, Priority, ScoreWork, SeamWork, Service, Ticket, Work
+from anyorder.thinking import marker_tokens
 
 if TYPE_CHECKING:
     from anyorder.models.chat import TemplateInputs
@@ -126,8 +127,7 @@ class Backend:
     @cached_property
     def markers(self) -> frozenset[int]:
         """Control tokens that mark channels."""
-        found = (self.tokenizer.token_id(marker) for marker in self.syntax.markers)
-        return frozenset(token for token in found if token is not None)
+        return frozenset(marker_tokens(self.tokenizer, self.syntax))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids to text."""

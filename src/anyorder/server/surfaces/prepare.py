@@ -19,6 +19,7 @@ from anyorder.server.errors import bad_request, unsupported
 from anyorder.server.wire.chat import ChatRequest
 from anyorder.server.wire.messages import template_messages
 from anyorder.server.wire.tools import Tool
+from anyorder.thinking import opens_reasoning
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def prepare(backend: Backend, wire: ChatRequest) -> Talk:
     names = frozenset(tool.function.name for tool in tools)
     channels = None
     if syntax.reasoning is not None or names:
-        single, thinking = wire.parallel_tool_calls is False, _is_thinking(backend, variables)
+        single, way = wire.parallel_tool_calls is False, syntax.reasoning
+        told = TemplateInputs(variables=variables)
+        thinking = way is not None and opens_reasoning(backend.tokenizer, way, told)
         channels = partial(Channels, syntax, thinking=thinking, tools=names, single=single)
     return Talk(messages, inputs, channels, partial(_preset, backend, wire))
 
@@ -97,15 +100,6 @@ def _variables(backend: Backend, wire: ChatRequest) -> dict[str, Any]:
         message = "`reasoning_effort`: the served model always reasons; leave it out or use 'low' to 'max'"
         raise unsupported("reasoning_effort", message) from None
     return {**variables, way.switch: thinks}
-
-
-def _is_thinking(backend: Backend, variables: dict[str, Any]) -> bool:
-    """Does the template open the reasoning channel for the answer?"""
-    way = backend.syntax.reasoning
-    if way is None:
-        return False
-    opening = backend.tokenizer.answer_opening(TemplateInputs(variables=variables))
-    return opening.rfind(way.open.strip()) > opening.rfind(way.close)
 
 
 def _preset(backend: Backend, wire: ChatRequest, params: DecodeParams) -> dict[str, float]:
