@@ -22,7 +22,8 @@ from anyorder.policies.catalog import POLICIES
 from anyorder.resolve import resolve
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-FAMILIES = ("llada", "dream", "sdar", "fast_dllm_v2", "llada_moe", "llada2_moe", "mdlm")
+FAMILIES = ("llada", "dream", "sdar", "fast_dllm_v2", "llada_moe", "llada2_moe", "mdlm", "bd3lm")
+BUFFERS = ("rotary_emb.inv_freq", "sampling_eps_min", "sampling_eps_max")
 # The published shape of SmolLM2-135M, whose size is known: 134,515,008.
 SMOLLM2 = {
     "architectures": ["LlamaForCausalLM"], "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
@@ -40,7 +41,8 @@ def facts(cli: Cli, *args: str) -> dict[str, Any]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_parameter_count_is_that_of_the_weights(cli: Cli, family: str) -> None:
     with safe_open(REFERENCE / family / "model.safetensors", "pt") as weights:
-        stored = sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118 - no mapping
+        names = [name for name in weights.keys() if not name.endswith(BUFFERS)]  # noqa: SIM118 - no mapping
+        stored = sum(weights.get_tensor(name).numel() for name in names)
     found = facts(cli, str(REFERENCE / family))
     assert (found["family"], found["parameters"]) == (family, stored)
 
@@ -147,3 +149,14 @@ def test_weights_in_fewer_bits_are_foretold(cli: Cli) -> None:
     assert formats["bfloat16"] == 2 * 134_515_008
     assert formats["int8"] == pytest.approx(2 * head + head + layers, rel=0.01)
     assert formats["int4"] == pytest.approx(2 * head + head + layers * 9 / 16, rel=0.01)
+
+
+def test_what_a_prompt_may_hold_is_said(cli: Cli, tmp_path: Path) -> None:
+    """By the config: a DiffusionGemma without a vision tower reads text."""
+    raw = read_config(REFERENCE / "diffusion_gemma")
+    whole, text = facts_of(raw), facts_of({name: part for name, part in raw.items() if name != "vision_config"})
+    assert (whole["inputs"], text["inputs"]) == (["text", "images"], ["text"])
+    assert whole["image_parameters"] > 0 == text["image_parameters"]
+    assert whole["weight_bytes"] - text["weight_bytes"] == whole["image_parameters"] * 2
+    assert facts(cli, str(REFERENCE / "llada"))["inputs"] == ["text"]
+    assert "text, images" in cli("inspect", str(REFERENCE / "diffusion_gemma")).out
