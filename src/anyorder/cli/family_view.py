@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def abilities(spec: FamilySpec) -> dict[str, Any]:
     """What its spec alone says, JSON-able."""
     return {
+        "inputs": list(spec.inputs),
         "attention": spec.attention,
         "blocks_both_ways": spec.blocks_both_ways,
         "shifted_logits": spec.shift,

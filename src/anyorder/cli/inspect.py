@@ -159,6 +159,7 @@ def facts_of(
         "formats": _formats(config, spec),
         "experts": None if config.moe is None else _expert_facts(config.moe),
         **_abilities(raw, spec, adapter),
+        "inputs": ["text", "images"] if sizes.image_parameters else ["text"],
         "adapter": None if adapter is None else _adapter_facts(adapter),
     }
 
@@ -256,6 +257,7 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("weights in", _formats_line(facts)),
         ("attention", attention(facts)),
         ("mask token", _mask_token(facts)),
+        ("input", ", ".join(facts["inputs"])),
         ("block", f"{facts['block_length']} slots" if facts["block_length"] else "any length"),
         ("modes", with_default(facts["modes"], facts["default_mode"])),
         ("policies", with_default(facts["policies"], facts["default_policy"])),

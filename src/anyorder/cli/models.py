@@ -102,6 +102,7 @@ def whole(facts: dict[str, Any], width: int) -> Iterator[Text]:
         "checkpoints": facts["checkpoints"],
         "architectures": ", ".join(facts["architectures"]),
         "network": facts["network"],
+        "input": ", ".join(facts["inputs"]),
         "attention": attention(facts),
         "mask": facts["mask"],
         "block": _block(facts),
