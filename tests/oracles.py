@@ -186,15 +186,18 @@ class OracleRunner:
             columns = storage.ids[: window.visible]
         for row in window.rows.tolist():
             column = window.start + row
-            seen, sight = columns, self._sight(window, column)
+            seen = columns[: self._sight(window, column)]
+            places = list(range(len(seen)))
             if window.branches is not None and (node := row - len(window.ids) + len(window.branches.sees)) >= 0:
                 first = window.end - len(window.branches.sees)
                 path = window.branches.sees[node].nonzero().flatten().tolist()
                 seen = columns[:first] + [columns[first + other] for other in path]
-                column, sight = int(window.branches.positions[node]), len(seen)
-                assert column == sight - 1, "a token's position is not its place in the text"
-            known = seen[self.offset : min(sight, self.offset + self.joint.length)]
-            known += [self.joint.mask_id] * (self.joint.length - len(known))
+                places = [*range(first), *window.branches.positions[path].tolist()]
+                column, mask_id = int(window.branches.positions[node]), self.joint.mask_id
+                assert len(set(places)) == len(places), "two tokens are seen at one position"
+                assert mask_id in seen or column == len(seen) - 1, "a token's position is not its place in the text"
+            at = dict(zip(places, seen, strict=True))
+            known = [at.get(self.offset + slot, self.joint.mask_id) for slot in range(self.joint.length)]
             slot = column + int(self.shift) - self.offset
             yield known, min(max(slot, 0), self.joint.length - 1)
 

@@ -14,7 +14,9 @@ from anyorder.decoders.causal import CausalDecoder
 from anyorder.decoders.choose import Chooser, Sampling
 from anyorder.decoders.drafters import Drafter
 from anyorder.decoders.full import FullDecoder
+from anyorder.decoders.reordered import ReorderedDecoder
 from anyorder.decoders.speculate import SpeculativeDecoder
+from anyorder.decoders.streaming import StreamingDecoder
 from anyorder.draws import Draws
 from anyorder.engine.loop import Engine
 from anyorder.engine.sequence import Sequence as Running
@@ -63,6 +65,14 @@ def full(joint: Joint, *, offset: int, **kwargs: Any) -> Factory:
 def block(joint: Joint, *, offset: int, block_length: int, **kwargs: Any) -> Factory:
     def make(canvas: Canvas, chooser: Chooser) -> DecoderBase:
         return BlockDecoder(canvas, chooser, end=offset + joint.length, block_length=block_length, **kwargs)
+
+    return make
+
+
+def reordered(joint: Joint, *, offset: int, sliding: bool, **kwargs: Any) -> Factory:
+    def make(canvas: Canvas, chooser: Chooser) -> DecoderBase:
+        decoder = StreamingDecoder if sliding else ReorderedDecoder
+        return decoder(canvas, chooser, end=offset + joint.length, **kwargs)
 
     return make
 

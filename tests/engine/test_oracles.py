@@ -65,6 +65,10 @@ def blocks(**kwargs: Any) -> Callable[[Joint, int], Factory]:
     return lambda joint, offset: helpers.block(joint, offset=offset, **kwargs)
 
 
+def masks_last(**kwargs: Any) -> Callable[[Joint, int], Factory]:
+    return lambda joint, offset: helpers.reordered(joint, offset=offset, **kwargs)
+
+
 def left_to_right(joint: Joint, offset: int) -> Factory:
     return helpers.causal(joint, offset=offset)
 
@@ -100,6 +104,20 @@ ONE_BY_ONE: dict[str, tuple[Callable[[Joint, int], Factory], bool, str, dict[str
         "entropy_bounded",
         {"knobs": {"entropy_bound": 0.0}},
     ),
+    "masks last, random": (masks_last(sliding=False, block_length=2), False, "random", {}),
+    "masks last, sliding, random": (masks_last(sliding=True, block_length=2), False, "first_hitting", {}),
+    "masks last, sliding, entropy and distance": (
+        masks_last(sliding=True, block_length=2),
+        False,
+        "entropy_threshold",
+        {"knobs": {"entropy_threshold": 0.0}},
+    ),
+    "masks last, sliding, no cache": (
+        masks_last(sliding=True, block_length=2, scheme="none"),
+        False,
+        "first_hitting",
+        {},
+    ),
 }
 
 
@@ -110,6 +128,18 @@ def test_one_slot_per_pass_samples_the_joint(name: str) -> None:
     answers, events, _ = helpers.run(joint, make(joint, 1), choosers(joint, policy, **kwargs), offset=1, shift=shift)
     assert all(len(event.slots) == 1 for event in events if isinstance(event, Committed))
     assert_samples_of(joint.law(), answers)
+
+
+def test_a_sliding_window_does_not_halt_at_the_end_of_a_block() -> None:
+    """A block's last slots are decided with nothing beside them; a window that slides always has something in sight."""
+    joint = oracles.markov([0.5, 0.5], [[0.95, 0.05], [0.05, 0.95]], length=12)
+    found: list[tuple[int, int]] = []
+    for sliding in (False, True):
+        make = helpers.reordered(joint, offset=1, sliding=sliding, block_length=3)
+        knobs = {"entropy_threshold": 0.4}
+        _, _, (decoder,) = helpers.run(joint, make, choosers(joint, "entropy_threshold", 1, knobs=knobs), offset=1)
+        found.append((decoder.passes, decoder.positions))
+    assert found == [(8, 29), (7, 31)]
 
 
 class _Bushy:

@@ -54,6 +54,8 @@ def test_top_p_equals_its_loop(weights: list[int], limit: float) -> None:
         ({"top_k": 2, "top_p": 0.6, "order": "top_p_first"}, [0, 1]),
         ({"top_p": 0.6, "temperature": 0.1}, [0]),
         ({"top_p": 0.6, "temperature": 10.0}, [0, 1, 2]),
+        ({"top_p": 0.6, "temperature": 10.0, "order": "before_temperature"}, [0, 1]),
+        ({"top_k": 2, "top_p": 0.6, "temperature": 10.0, "order": "before_temperature"}, [0]),
     ],
 )
 def test_filters(params: dict[str, Any], tokens: list[int]) -> None:
@@ -72,6 +74,11 @@ def test_the_grouped_argmax_is_argmax_and_takes_the_lowest_of_equals(width: int,
 def test_nothing_to_do_returns_the_argument() -> None:
     assert filter_logits(LOGITS) is LOGITS
     assert filter_logits(LOGITS, temperature=1.0) is LOGITS
+
+
+def test_a_temperature_behind_the_filters_still_scales() -> None:
+    found = filter_logits(LOGITS, temperature=0.5, top_k=2, order="before_temperature")
+    assert found[0, :2].tolist() == pytest.approx([2 * math.log(0.5), 2 * math.log(0.3)])
 
 
 def test_the_argument_is_not_changed() -> None:

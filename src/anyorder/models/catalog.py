@@ -11,6 +11,7 @@ Network = Literal["transformer", "transformer with experts", "diffusion transfor
 _TRANSFORMERS = "tests/models/test_transformer.py::test_logits_agree_with_transformers"
 _RELABELLED = "tests/models/test_transformer.py::test_relabelled_networks_are_their_bases"
 _LOOPS = "tests/engine/test_published_loops.py::"
+_STREAMING = "tests/engine/test_wedlm_streaming.py::test_streaming"
 _REVERSE = "tests/engine/test_reverse_process.py::"
 _DIT = "tests/models/test_dit.py::test_the_network_is_the_slow_one"
 
@@ -94,7 +95,7 @@ CATALOG: Mapping[str, Entry] = {
             "tests/models/test_transformer.py::test_queries_that_grow_agree_with_ministral3",
         ),
     ),
-    "wedlm": Entry(checkpoints=("tencent/WeDLM-{7B,8B}-*",), proof=(f"{_LOOPS}test_wedlm", _RELABELLED)),
+    "wedlm": Entry(checkpoints=("tencent/WeDLM-{7B,8B}-*",), proof=(f"{_LOOPS}test_wedlm", _STREAMING, _RELABELLED)),
     "llada_moe": Entry(
         checkpoints=("inclusionAI/LLaDA-MoE-7B-A1B-{Base,Instruct}",),
         network="transformer with experts",

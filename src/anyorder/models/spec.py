@@ -63,7 +63,7 @@ class FamilySpec:
     caches: tuple[Literal["none", "block", "prefix", "dual", "sub_block"], ...]
     confidence: Literal["raw", "filtered"]
     """Commit confidence from the logits at temperature 1, or from the temperature/top-k/top-p filtered ones."""
-    filter_order: Literal["top_p_first", "top_k_first"] = "top_p_first"
+    filter_order: Literal["top_p_first", "top_k_first", "before_temperature"] = "top_p_first"
     nucleus: Literal["through", "below"] = "through"
     """Its top-p keeps the token that crosses p, or only those before it (and the best)."""
     slides: bool = False

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-FilterOrder = Literal["top_p_first", "top_k_first"]
+FilterOrder = Literal["top_p_first", "top_k_first", "before_temperature"]
 Nucleus = Literal["through", "below"]
 GROUP = 128
 """Columns that `best` reduces at once; from 64 to 256 it made no difference."""
@@ -44,11 +44,15 @@ def filter_logits(
         temperature: 0 leaves the scale alone (greedy decoding; the filters still shape the confidence).
         top_k: keep the k best; None keeps all.
         top_p: keep the best tokens until their probability reaches p.
-        order: which filter sees the other's result: Dream applies top-p first, SDAR top-k first.
+        order: which filter sees the other's result: Dream applies top-p first, SDAR top-k first; WeDLM top-k, top-p,
+            and the temperature last.
         nucleus: the token that crosses p is kept ("through"), or only the best if it crosses it ("below"; BD3-LM).
     Returns:
         [n, V] float; the argument itself when nothing is to be done.
     """
+    if order == "before_temperature":
+        kept = filter_logits(logits, top_k=top_k, top_p=top_p, order="top_k_first", nucleus=nucleus)
+        return filter_logits(kept, temperature=temperature)
     if temperature > 0 and temperature != 1:
         logits = logits / temperature
     filters = [(partial(_top_p, nucleus=nucleus), top_p), (_top_k, top_k)]

@@ -32,6 +32,7 @@ SPEC = FamilySpec(
     policy="entropy_threshold",
     caches=("none", "block"),
     confidence="raw",
+    filter_order="before_temperature",
     infill=False,
     source="tencent/WeDLM wedlm/engine (wedlm_decoder.py, sampler.py); blocks: hf_compat/modeling_wedlm.py",
     parse=parse,
