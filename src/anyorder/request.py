@@ -165,7 +165,8 @@ def widest_pass(params: DecodeParams, end: int, *, holes: int) -> int:
         return end * (2 if params.cfg_scale or params.measure_drift else 1) + (params.block_length or 0)
     shadow = end if params.measure_drift else 0
     if params.mode == "block":
-        return (2 + params.edit_blocks) * (params.block_length or 1) + shadow
+        block = params.block_length or 1
+        return block * (2 + min(params.edit_blocks, -(-end // block))) + shadow
     most = {"lookup": _LOOKUP_LENGTH, "block": _BLOCK_DRAFT}.get(params.draft)
     drafted = stored_columns(params, end) - end if most is None else params.draft_length or most
     return 1 + drafted + shadow

@@ -252,6 +252,7 @@ def test_a_service_reserves_for_the_widest_pass(earlier: int) -> None:
     decoder.plan = planned  # type: ignore[method-assign]
     list(stream)
     assert max(fed) == widest_pass(params, 32, holes=0) == (2 + earlier) * 4
+    assert widest_pass(params.replace(edit_blocks=10**9), 32, holes=0) == 32 + 2 * 4  # a canvas has no more
     assert max(seen) <= stored_columns(params, 32)
 
 
