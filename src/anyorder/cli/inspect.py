@@ -20,6 +20,7 @@ from anyorder.policies.catalog import POLICIES
 
 if TYPE_CHECKING:
     from anyorder.models.config import ModelConfig
+    from anyorder.models.facts import Facts
     from anyorder.models.load.adapter import AdapterFiles
     from anyorder.models.moe import MoeConfig
     from anyorder.models.shift import ShiftReport
@@ -139,6 +140,7 @@ def facts_of(
     config = spec.parse(raw)
     number = _checked_dtype(dtype) or _named_dtype(raw)
     sizes = describe(config, spec, dtype=getattr(torch, number), context=_checked_context(context, config))
+    formats = _formats(config, spec)
     return {
         "family": spec.name,
         "title": spec.title,
@@ -155,8 +157,8 @@ def facts_of(
         "context": sizes.context,
         "weight_bytes": sizes.weight_bytes,
         "kv_bytes": sizes.kv_bytes,
-        "table_bytes": sizes.table_bytes,
-        "formats": _formats(config, spec),
+        "formats": {name: each.weight_bytes for name, each in formats.items()},
+        "table_bytes": {name: each.table_bytes for name, each in formats.items()},
         "experts": None if config.moe is None else _expert_facts(config.moe),
         **_abilities(raw, spec, adapter),
         "inputs": ["text", "images"] if sizes.image_parameters else ["text"],
@@ -164,8 +166,8 @@ def facts_of(
     }
 
 
-def _formats(config: ModelConfig, spec: FamilySpec) -> dict[str, int]:
-    """Bytes of the weights in each number format; those of fewer bits beside bfloat16."""
+def _formats(config: ModelConfig, spec: FamilySpec) -> dict[str, Facts]:
+    """Sizes in each number format; those of fewer bits beside bfloat16."""
     import torch
 
     from anyorder.models.facts import describe
@@ -173,7 +175,7 @@ def _formats(config: ModelConfig, spec: FamilySpec) -> dict[str, int]:
 
     whole = {name: describe(config, spec, dtype=getattr(torch, name)) for name in ("float32", "bfloat16")}
     few = {name: describe(config, spec, dtype=torch.bfloat16, scheme=SCHEMES[name]) for name in SCHEMES}
-    return {name: sizes.weight_bytes for name, sizes in (whole | few).items()}
+    return whole | few
 
 
 def _expert_facts(moe: MoeConfig) -> dict[str, Any]:
@@ -283,7 +285,8 @@ def _formats_line(facts: dict[str, Any]) -> str:
     """Of the formats of 8 bits one stands for both: they differ in speed only."""
     shown = {name: size for name, size in facts["formats"].items() if name != "int8-dynamic"}
     sizes = ", ".join(f"{name} {_amount(size)}" for name, size in shown.items())
-    return f"{sizes}; a CPU reads {_amount(facts['table_bytes'])} of them, the embedding table, from the file"
+    few = "" if facts["table_bytes"]["bfloat16"] else " of fewer bits"
+    return f"{sizes}; a CPU leaves {_amount(facts['table_bytes']['int8'])} of those{few} in the file: the embeddings"
 
 
 def _experts(experts: dict[str, Any]) -> str:

@@ -25,8 +25,8 @@ class Facts:
     weight_bytes: int
     """Images included."""
     table_bytes: int
-    """The part of it that is the embedding table, which a CPU reads from the file where the matrices have a layout of
-    their own (packed or of few bits)."""
+    """The part of it that a CPU reads from the file as needed, where the matrices have a layout of their own (packed or
+    of few bits): the embedding table, unless it is the output head, too."""
     kv_bytes_per_token: int
     """Keys and values of all layers for one position; 0 bytes are kept when decoding without a cache."""
     context: int
@@ -50,14 +50,14 @@ def describe(
         context: positions to size the keys and values for; None: the checkpoint's whole context.
     """
     parameters, images = num_parameters(config, spec), image_parameters(config, spec)
-    per_token = kv_numbers(config) * dtype.itemsize
+    per_token, table = kv_numbers(config) * dtype.itemsize, config.vocab_size * config.hidden_size
     positions = config.max_context if context is None else context
     return Facts(
         num_parameters=parameters,
         active_parameters=parameters - _idle(config),
         image_parameters=images,
         weight_bytes=_weight_bytes(config, spec, dtype.itemsize, scheme) + images * dtype.itemsize,
-        table_bytes=config.vocab_size * config.hidden_size * dtype.itemsize,
+        table_bytes=0 if config.tie_word_embeddings and scheme is None else table * dtype.itemsize,
         kv_bytes_per_token=per_token,
         context=positions,
         kv_bytes=per_token * positions,
