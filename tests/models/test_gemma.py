@@ -11,6 +11,7 @@ import torch
 
 import anyorder
 from anyorder.errors import ModelError, ParameterError
+from anyorder.models.families import recognise
 from anyorder.runner import Runner
 from anyorder.window import Window
 
@@ -199,3 +200,40 @@ def test_settings_that_are_not_supported_are_named(changes: dict[str, Any], tmp_
     (tmp_path / "config.json").write_text(json.dumps(config(**changes)), "utf-8")
     with pytest.raises(ModelError, match=next(iter(changes))):
         anyorder.load(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_global_key_value_heads": None}, {"global_head_dim": 64}])
+def test_a_checkpoint_that_transformers_saved_is_read(changes: dict[str, Any], tmp_path: Path) -> None:
+    """It writes the sizes of full layers in another way than the published config.json does."""
+    raw = config(**changes)
+    theirs(raw, 0).save_pretrained(tmp_path / "saved")
+    saved = json.loads((tmp_path / "saved" / "config.json").read_text("utf-8"))
+    assert "per_layer_config" in saved["text_config"]
+    assert anyorder.load(tmp_path / "saved", dtype="float32").config == recognise(raw).parse(raw)
+
+
+@pytest.mark.parametrize("layers", [3, 7])
+@pytest.mark.parametrize("kinds", [None, ["full_attention", "sliding_attention", "sliding_attention"]])
+def test_the_last_layer_sees_everything(layers: int, kinds: list[str] | None) -> None:
+    if kinds is not None:
+        layers = len(kinds)
+    raw = config(num_hidden_layers=layers, layer_types=kinds)
+    expected = transformers.DiffusionGemmaConfig(**raw).text_config.layer_types
+    found = recognise(raw).parse(raw)
+    assert [found.sliding_window(layer) is None for layer in range(layers)] == [
+        kind == "full_attention" for kind in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"0": {"head_dim": 32}},
+        {"2": {"head_dim": 32, "rms_norm_eps": 1e-5}},
+        {"1": {"head_dim": 8}, "2": {"head_dim": 9}},
+    ],
+)
+def test_layers_of_other_sizes_are_refused(sizes: dict[str, Any]) -> None:
+    raw = config(per_layer_config=sizes)
+    with pytest.raises(ModelError, match="per_layer_config"):
+        recognise(raw).parse(raw)

@@ -92,6 +92,7 @@ OWN: dict[str, Table] = {
     "mdlm": DIT,
     "bd3lm": DIT,
     "diffusion_gemma": [
+        *FEW_BITS,
         ({"attention_bias": True}, "attention_bias=True"),
         ({"hidden_activation": "silu"}, "hidden_activation='silu'"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
@@ -109,7 +110,7 @@ CASES = [
 @pytest.mark.parametrize(("family", "changes", "named"), CASES)
 def test_what_is_not_supported_is_refused_by_name(family: str, changes: Changes, named: str, tmp_path: Path) -> None:
     raw = raw_of(family)
-    if "text_config" in raw:
+    if "text_config" in raw and "quantization_config" not in changes:
         changes = {"text_config": {**raw["text_config"], **changes}}
     (tmp_path / "config.json").write_text(json.dumps({**raw, **changes}), "utf-8")
     with pytest.raises(ModelError, match=re.escape(named)) as error:
