@@ -137,6 +137,7 @@ CATALOG: Mapping[str, Entry] = {
             _recorded("diffusion_gemma"),
             "tests/models/test_gemma.py::test_logits_are_those_of_transformers",
             "tests/models/test_gemma_generate.py::test_every_pass_is_that_of_transformers",
+            "tests/models/test_gemma_images.py::test_every_pass_of_generate_is_the_one_of_transformers",
         ),
     ),
 }  # fmt: skip
