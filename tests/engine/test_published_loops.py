@@ -74,6 +74,24 @@ def test_stable_diffcoder(size: int, length: int, tau: float, cache: str) -> Non
         assert answer.stats.passes == passes
 
 
+# ---------------------------------------------------------------- Efficient-DLM
+
+
+@pytest.mark.parametrize("cache", ["block", "none"])
+@pytest.mark.parametrize(("size", "length", "tau"), [(3, 9, 0.9), (8, 16, 0.06), (9, 13, 0.06), (1, 3, 0.0)])
+def test_efficient_dlm(size: int, length: int, tau: float, cache: str) -> None:
+    """LLaDA's loop with a threshold, in blocks that see themselves both ways behind clean ones; any block length."""
+    model = tiny("efficient_dlm")
+    for seed, block in enumerate([8, 8, 4, 5]):
+        prompt = prompt_of(seed, size)
+        expected, passes = stable_diffcoder(model, prompt, length, block, tau)
+        answer = anyorder.generate(
+            model, prompt, max_new_tokens=length, block_length=block, threshold=tau, cache=cache, stop_ids=NONE
+        )
+        assert list(answer.ids) == expected
+        assert answer.stats.passes == passes
+
+
 # ---------------------------------------------------------------- Nemotron-Labs-Diffusion
 
 

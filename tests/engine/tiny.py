@@ -18,7 +18,8 @@ STOPS = (2, 3)
 CONTEXT = 96
 ANY_ORDER = ("llada", "dream", "sdar", "fast_dllm_v2", "llama", "llada2_moe")
 BLOCK_LENGTHS = {
-    "sdar": 4, "fast_dllm_v2": 8, "llada2_moe": 8, "stable_diffcoder": 4, "nemotron_labs_diffusion": 8, "wedlm": 8,
+    "sdar": 4, "fast_dllm_v2": 8, "llada2_moe": 8, "stable_diffcoder": 4, "efficient_dlm": 8,
+    "nemotron_labs_diffusion": 8, "wedlm": 8,
 }  # fmt: skip
 EXPERTS = MoeConfig(
     num_experts=6, top_k=2, expert_size=8, layers=(False, True), score="sigmoid", normalise=True, scaling=2.5,

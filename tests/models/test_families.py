@@ -22,7 +22,8 @@ def test_model_type_decides_when_no_architecture_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("architecture", "model_type"),
     [
-        ("EfficientDLM", "qwen3"),
+        ("LlavaLLaDAModelLM", "llava_llada"),
+        ("MMadaModelLM", "llada"),
     ],
 )
 def test_known_but_unsupported_models_are_refused_whatever_their_model_type(architecture: str, model_type: str) -> None:
@@ -36,6 +37,7 @@ def test_known_but_unsupported_models_are_refused_whatever_their_model_type(arch
         ("LLaDAMoEModelLM", "llada", "llada_moe"),
         ("LLaDA2MoeModelLM", "llada2_moe", "llada2_moe"),
         ("StableDiffcoderForCausalLM", "llama", "stable_diffcoder"),
+        ("EfficientDLM", "qwen3", "efficient_dlm"),
     ],
 )
 def test_the_architecture_overrules_the_model_type(architecture: str, model_type: str, family: str) -> None:

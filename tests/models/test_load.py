@@ -138,6 +138,12 @@ class TestMask:
         model = load(with_tokens(tmp_path, DREAM, "<|endoftext|>", "[MASK]"))
         assert model.mask_token_id == BYTES + 1
 
+    def test_masks_that_grow_are_refused(self, tmp_path: Path) -> None:
+        """DreamOn names Dream's architecture; decoded as Dream its answers would have holes."""
+        folder = with_tokens(tmp_path, DREAM, "<|endoftext|>", "<|mask|>", "<|expand|>")
+        with pytest.raises(ModelError, match=r"dream \(Dream 7B.*the tokenizer has '<\|expand\|>', .*not supported"):
+            load(folder)
+
     def test_outside_the_table(self, tmp_path: Path) -> None:
         with pytest.raises(TokenizerMismatch, match=r"mask_token_id 999 is outside the \d+ embedding rows"):
             load(write_checkpoint(tmp_path, {**DREAM, "mask_token_id": 999}))

@@ -72,6 +72,8 @@ def test_rope_scaling_agrees_with_transformers(tmp_path: Path, rope: dict[str, A
         ("Qwen2", "WeDLMForCausalLM", {}),
         ("Qwen3", "WeDLMForCausalLM", {"attention_bias": False, "qk_norm": True}),
         ("Llama", "StableDiffcoderForCausalLM", {"model_type": "llama"}),
+        ("Qwen3", "EfficientDLM", {"model_type": "qwen3"}),
+        ("Qwen3", "EfficientDLM", {"model_type": "edlm"}),
     ],
 )
 def test_relabelled_networks_are_their_bases(

@@ -74,6 +74,9 @@ CATALOG: Mapping[str, Entry] = {
         checkpoints=("Efficient-Large-Model/Fast_dLLM_v2_{1.5B,7B}",),
         proof=(_recorded("fast_dllm_v2"), _variants("fast_dllm_v2")),
     ),
+    "efficient_dlm": Entry(
+        checkpoints=("nvidia/Efficient-DLM-{4B,8B}",), proof=(f"{_LOOPS}test_efficient_dlm", _RELABELLED)
+    ),
     "sdar": Entry(
         checkpoints=("JetLM/SDAR-{1.7B,4B,8B}-Chat", "Gen-Verse/TraDo-{4B,8B}-*"),
         proof=(_recorded("sdar"), _variants("sdar")),

@@ -43,6 +43,8 @@ class FamilySpec:
     """Autoregressive families: hardly used tokens, tried in this order to serve as the mask."""
     unprompted: Literal["no", "nothing", "bos"] = "no"
     """What an empty prompt becomes where the model was trained to write without one."""
+    foreign_token: str | None = None
+    """A token of checkpoints that carry this architecture's name, but are decoded in another way that is not here."""
     stop_tokens: tuple[str, ...] = ()
     """Strings looked up in the tokenizer; they stop an answer besides config.json's eos."""
     block_length: int | None = None

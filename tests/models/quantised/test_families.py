@@ -52,7 +52,6 @@ RAW: dict[str, Mapping[str, Any]] = {
     "nemotron_labs_diffusion": as_hf("NemotronLabsDiffusionModel", "nemotron_labs_diffusion"),
     "efficient_dlm": as_hf("EfficientDLM", "qwen3", head_dim=16),
     "wedlm": as_hf("WeDLMForCausalLM", "wedlm"),
-    "efficient_dlm": as_hf("EfficientDLM", "edlm", head_dim=16),
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from anyorder.models.families import (
     bd3lm,
     diffusion_gemma,
     dream,
+    efficient_dlm,
     fast_dllm_v2,
     llada,
     llada2_moe,
@@ -50,6 +51,7 @@ FAMILIES: dict[str, FamilySpec] = {
         llada.SPEC,
         dream.SPEC,
         fast_dllm_v2.SPEC,
+        efficient_dlm.SPEC,
         sdar.SPEC,
         sdar_moe.SPEC,
         stable_diffcoder.SPEC,
@@ -63,8 +65,8 @@ FAMILIES: dict[str, FamilySpec] = {
     )
 }
 
-LATER: tuple[str, ...] = ("EfficientDLM",)
-"""Beginnings of architecture names of diffusion models that exist but cannot be loaded yet."""
+LATER: tuple[str, ...] = ("LlavaLLaDA", "MMada")
+"""Beginnings of architecture names of diffusion models that exist but cannot be loaded yet: LLaDA-V, MMaDA."""
 
 
 def recognise(raw: Mapping[str, Any]) -> FamilySpec:

@@ -16,6 +16,7 @@ SPEC = FamilySpec(
     shift=True,
     mask_token="<|mask|>",
     mask_token_id=151666,
+    foreign_token="<|expand|>",  # DreamOn, arXiv:2602.01326: a mask becomes two, or none
     stop_tokens=("<|endoftext|>", "<|im_end|>"),
     decoder="full",
     modes=("full",),

@@ -110,6 +110,20 @@ def _ids(value: object) -> list[int]:
     return [token for token in values if isinstance(token, int)]
 
 
+def check_foreign(spec: FamilySpec, tokenizer: Tokenizer | None) -> None:
+    """Refuse a checkpoint that carries the family's name, but whose tokenizer says that it is decoded otherwise.
+
+    Raises:
+        ModelError: it has the family's `foreign_token`.
+    """
+    token = spec.foreign_token
+    if token is not None and tokenizer is not None and tokenizer.token_id(token) is not None:
+        raise ModelError(
+            f"{spec.name} ({spec.title}): the tokenizer has {token!r}, so this model changes the number of its masks "
+            "as it decodes, which is not supported; load a checkpoint of the family without it"
+        )
+
+
 def resolve_edits(raw: Mapping[str, Any], config: ModelConfig, spec: FamilySpec) -> tuple[int, int] | None:
     """Ids of the tokens that delete and insert, where config.json names them.
 

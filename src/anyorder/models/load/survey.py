@@ -15,7 +15,7 @@ from anyorder.models.load.check import check_tensors
 from anyorder.models.load.default import default_adapter
 from anyorder.models.load.drawn import DrawnCheckpoint
 from anyorder.models.load.folder import read_config, read_table
-from anyorder.models.load.resolve import resolve_block, resolve_edits, resolve_mask, resolve_stops
+from anyorder.models.load.resolve import check_foreign, resolve_block, resolve_edits, resolve_mask, resolve_stops
 from anyorder.models.load.safetensors import Checkpoint
 from anyorder.models.load.source import BUILT_IN, DEFAULT, locate, locate_adapter
 from anyorder.models.load.vision import has_vision
@@ -67,6 +67,7 @@ def survey(
     if found is not None and (type(config) is not ModelConfig or config.moe is not None):
         raise ModelError(f"{spec.title} takes no LoRA adapter; merge it into the weights, or load it without one")
     tokenizer = read_tokenizer(folder)
+    check_foreign(spec, tokenizer)
     checkpoint = _weights(folder, spec, config, drawn)
     return Survey(
         source=str(DEFAULT if source is None else source),
