@@ -18,7 +18,7 @@ from anyorder.models.gemma.config import (
 from anyorder.models.spec import FamilySpec
 
 FULL_SIZES = {"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
-"""Sizes of layers that see everything: by layer, as transformers writes them from 5.2x on, and as published."""
+"""Sizes of layers that see everything: by layer, as transformers 5.24 writes them, and as published."""
 
 
 def parse(raw: Mapping[str, Any]) -> GemmaConfig:
