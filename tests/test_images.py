@@ -75,6 +75,22 @@ def test_a_photo_is_turned_as_its_camera_says(tmp_path: Path) -> None:
     assert anyorder.Image(tmp_path / "photo.jpg").read().size == (20, 40)
 
 
+@pytest.mark.parametrize("name", ["GIF", "TIFF", "WEBP", "BMP", "PNG"])
+def test_the_first_frame_of_every_format_is_read(tmp_path: Path, name: str) -> None:
+    """And the file is closed behind it."""
+    path = tmp_path / f"cat.{name.lower()}"
+    more = {"save_all": True, "append_images": [painted(24, 12, 1)]} if name in ("GIF", "TIFF", "WEBP") else {}
+    Pil.new("RGB", (24, 12), "teal").save(path, name, **more)
+    red, green, blue = anyorder.Image(path).read().getpixel((5, 5))
+    assert red < 20 < 100 < min(green, blue)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "CMYK", "I;16", "F", "RGBA"])
+def test_every_kind_of_pixel_is_read(model: anyorder.LoadedModel, mode: str) -> None:
+    parts = encode_prompt(model, ["a", anyorder.Image(Pil.new(mode, (30, 30)))])
+    assert sum(isinstance(part, Picture) for part in parts) == 1
+
+
 def test_a_chat_places_images_where_its_template_says(model: anyorder.LoadedModel, file: Path) -> None:
     plain = encode_prompt(model, asked(text("see"), text("this")))
     other = painted(20, 60, 3)
@@ -146,7 +162,7 @@ def truncated() -> bytes:
     ("make", "message"),
     [
         (lambda: b"", "cannot be read as an image"),
-        (lambda: b"GIF89a", "cannot be read as an image"),
+        (lambda: b"GIF89a", "cannot be read as an image: formats are PNG, JPEG"),
         (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "formats are PNG, JPEG"),
         (truncated, "cannot be read as an image"),
         (bomb, "more than 64,000,000 pixels; scale it down"),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 """Formats that are read; Pillow knows more, and some of them start other programs."""
+KNOWN = f"formats are {', '.join(FORMATS)}"
 MAX_PIXELS = 64_000_000
 """Of an image before it is scaled down; a few kilobytes may claim to be more."""
 TRANSPARENT = ("RGBA", "LA", "PA", "La", "RGBa")
@@ -49,29 +50,23 @@ class Image:
             ParameterError: it cannot be read, is of another format, or is too large.
         """
         from PIL import Image as Pil
-        from PIL import ImageOps
 
         source = self.source
         try:
-            opened = source if isinstance(source, Pil.Image) else Pil.open(_file(source), formats=FORMATS)
-            _check_size(opened.width, opened.height)
-            turned = ImageOps.exif_transpose(opened)
-            transparent = turned.mode in TRANSPARENT or "transparency" in turned.info
-            return turned.convert("RGBA" if transparent else "RGB")
-        except ParameterError:
-            raise
+            if isinstance(source, Pil.Image):
+                return _decoded(source)
+            with Pil.open(_file(source), formats=FORMATS) as opened:
+                return _decoded(opened)
         except (Pil.DecompressionBombError, Pil.DecompressionBombWarning):
-            raise ParameterError(
-                f"{self._name} has more than {MAX_PIXELS:,} pixels; scale it down", param="prompt"
-            ) from None
+            told = f"{self._name} has more than {MAX_PIXELS:,} pixels; scale it down"
+            raise ParameterError(told, param="prompt") from None
         except FileNotFoundError:
             raise ParameterError(f"there is no image at {str(source)!r}", param="prompt") from None
+        except Pil.UnidentifiedImageError:
+            raise ParameterError(f"{self._name} cannot be read as an image: {KNOWN}", param="prompt") from None
         except (OSError, ValueError, SyntaxError, EOFError) as error:
             told = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-            known = ", ".join(FORMATS)
-            raise ParameterError(
-                f"{self._name} cannot be read as an image ({told}); formats are {known}", param="prompt"
-            ) from None
+            raise ParameterError(f"{self._name} cannot be read as an image: {told}; {KNOWN}", param="prompt") from None
 
     @property
     def _name(self) -> str:
@@ -120,6 +115,15 @@ def _is_pil(source: object) -> bool:
 
 def _file(source: str | Path | bytes) -> Path | BytesIO:
     return BytesIO(source) if isinstance(source, bytes) else Path(source)
+
+
+def _decoded(opened: PilImage) -> PilImage:
+    from PIL import ImageOps
+
+    _check_size(opened.width, opened.height)
+    turned = ImageOps.exif_transpose(opened)
+    transparent = turned.mode in TRANSPARENT or "transparency" in turned.info
+    return turned.convert("RGBA" if transparent else "RGB")
 
 
 def _check_size(width: int, height: int) -> None:
