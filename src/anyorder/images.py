@@ -121,6 +121,10 @@ def _decoded(opened: PilImage) -> PilImage:
     from PIL import ImageOps
 
     _check_size(opened.width, opened.height)
+    if opened.mode == "F" or opened.mode.startswith("I"):  # converting would cut off all but the darkest shades
+        raise ParameterError(
+            f"an image of mode {opened.mode!r} has more than 8 bits a colour; save it with 8", param="prompt"
+        )
     turned = ImageOps.exif_transpose(opened)
     transparent = turned.mode in TRANSPARENT or "transparency" in turned.info
     return turned.convert("RGBA" if transparent else "RGB")
