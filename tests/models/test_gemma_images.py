@@ -217,3 +217,17 @@ def test_what_is_in_an_image_matters(model: anyorder.LoadedModel) -> None:
         anyorder.generate(model, encoded(model, prompt), mode="causal", max_new_tokens=12) for prompt in (red, noise)
     ]
     assert answers[0].ids != answers[1].ids
+
+
+@pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"dtype": "float32", "quantize": "int8"}], ids=str)
+def test_the_tower_is_whole_where_the_rest_is_rounded(options: dict[str, Any], tmp_path: Path) -> None:
+    """Of few bits or of few digits, the network reads the same vectors up to what its dtype rounds."""
+    write(tmp_path)
+    exact, rounded = (anyorder.load(tmp_path, **given) for given in ({"dtype": "float32"}, options))
+    prompt = encoded(exact, PROMPTS["one image"])
+    (picture,) = (part for part in prompt if isinstance(part, Picture))
+    with torch.inference_mode():
+        vectors, near = (model.network.read(picture) for model in (exact, rounded))  # type: ignore[attr-defined]
+    assert near.dtype == rounded.dtype
+    torch.testing.assert_close(near.float(), vectors, atol=0.0 if "quantize" in options else 0.2, rtol=0)
+    assert len(anyorder.generate(rounded, prompt, max_new_tokens=9, steps=2, stop_ids=()).ids) == 9
