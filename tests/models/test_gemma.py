@@ -234,6 +234,7 @@ def test_the_last_layer_sees_everything(layers: int, kinds: list[str] | None) ->
     ],
 )
 def test_layers_of_other_sizes_are_refused(sizes: dict[str, Any]) -> None:
-    raw = config(per_layer_config=sizes)
+    full = ["full_attention" if str(layer) in sizes or layer == 2 else "sliding_attention" for layer in range(3)]
+    raw = config(per_layer_config=sizes, layer_types=full if len(sizes) > 1 else None)
     with pytest.raises(ModelError, match="per_layer_config"):
         recognise(raw).parse(raw)
