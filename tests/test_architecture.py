@@ -52,8 +52,8 @@ ALLOWED = {
     "conversion": "reporting api prompt resolve models training params errors",
     "sweep": "reporting bench seams exam api tasks models canvas prompt params policies errors",
     "reference": "prompt models runner decoders engine canvas policies draws cache window events errors",
-    "server": "thinking serving seams scoring prompt channels params policies canvas models generation events "
-    "errors",  # HTTP at its edge
+    "server": "images thinking serving seams scoring prompt channels params policies canvas models generation "
+    "events errors",  # HTTP at its edge
     "bench": "errors",  # a client of any server: knows nothing of ours
     "cli": "*",
     "__init__": "*",

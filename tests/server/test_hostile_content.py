@@ -46,7 +46,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str | None]] = {
         CHAT,
         {"messages": [{**USER, "content": [{"type": "image_url", "image_url": {"url": "http://169.254.169.254"}}]}]},
         400,
-        "messages[0].content[0].type",
+        "messages[0].content[0]",
     ),
     "0 slots": (CHAT, {"max_tokens": 0}, 400, "max_tokens"),
     "steps of -1": (CHAT, {"diffusion": {"steps": -1}}, 400, "diffusion.steps"),

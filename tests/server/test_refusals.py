@@ -41,7 +41,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
-     "messages[0].content[0].type"),
+     "messages[0].content[0]"),
     ({"messages": [{"role": "tool", "content": "7", "tool_call_id": "1"}]}, "messages[0].tool_call_id"),
     ({"messages": [{"role": "tool", "content": "7"}]}, "messages[0].tool_call_id"),
     ({"messages": [{**USER, "name": "eve"}]}, "messages[0].name"),

@@ -212,7 +212,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"input": [USER, {"role": "wizard", "content": "7"}]}, "input[1].role"),
     ({"input": [{"role": "user"}]}, "input[0].content"),
     ({"input": [{**USER, "colour": "red"}]}, "input[0].colour"),
-    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0].type"),
+    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0]"),
     ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].type"),
     ({"input": [{"type": "web_search_call"}]}, "input[0].type"),
     ({"instructions": 7}, "instructions"),

@@ -48,8 +48,8 @@ SERVER_PANELS: dict[str, tuple[str, ...]] = {
     "Server": ("host", "port", "name", "fim_tokens", "tool_parser", "reasoning_parser", "insecure", "cors_origins",
                "otlp_endpoint"),
     "Limits per client": ("requests_per_minute", "tokens_per_minute", "concurrent_requests"),
-    "Limits": ("max_body_bytes", "max_choices", "max_connections", "header_timeout_s", "body_timeout_s",
-               "write_timeout_s", "request_timeout_s", "ping_s", "drain_s"),
+    "Limits": ("max_body_bytes", "max_choices", "max_images", "max_connections", "header_timeout_s",
+               "body_timeout_s", "write_timeout_s", "request_timeout_s", "ping_s", "drain_s"),
 }  # fmt: skip
 """Help panel -> the fields of `ServerSettings` in it; keys come from a file, since others can see flags."""
 

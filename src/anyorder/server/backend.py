@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 
 from anyorder.canvas import Part, count_holes, count_slots
 from anyorder.channels.budget import Allowance, Budget
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
     from anyorder.models.tokenizer import Tokenizer
     from anyorder.server.tracing import Traces
+
+IMAGE_READERS = 2
+"""Prompts whose images are decoded at the same time: a large image takes memory and a core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +102,11 @@ class Backend:
         return self.model.tokenizer
 
     @cached_property
+    def image_readers(self) -> CapacityLimiter:
+        """Threads that may decode images."""
+        return CapacityLimiter(IMAGE_READERS)
+
+    @cached_property
     def byte_ids(self) -> frozenset[int]:
         """Tokens of single bytes, for characters that the vocabulary lacks."""
         found = (self.tokenizer.token_id(f"<0x{byte:02X}>") for byte in range(256))
@@ -154,15 +162,18 @@ class Backend:
             raise ApiError(400, message, param=param, code="too_many_choices")
 
     async def encode(self, prompt: Prompt, param: str, inputs: TemplateInputs | None = None) -> list[Part]:
-        """A prompt as ids and holes, made in a thread: long texts take their time.
+        """A prompt as ids, holes and pictures, made in a thread: long texts and images take their time.
 
         Args:
+            param: the prompt's name in the request.
             inputs: for the chat template, checked before.
         """
+        limiter = self.image_readers if _has_images(prompt) else None
         try:
-            return await to_thread.run_sync(partial(encode_prompt, self.model, prompt, inputs))
+            return await to_thread.run_sync(partial(encode_prompt, self.model, prompt, inputs), limiter=limiter)
         except ParameterError as error:
-            raise ParameterError(str(error), param=param) from None
+            within = (error.param or "").startswith(f"{param}[")
+            raise ParameterError(str(error), param=error.param if within else param) from None
 
     async def submit(self, ask: Ask) -> list[Choice]:
         """Hand everything to the engine, or nothing.
@@ -223,8 +234,9 @@ class Backend:
 
     async def _resume(self, ask: Ask, sample: int, choice: Choice) -> Ticket:
         """Hand in what is known of an answer as the prompt of the rest."""
-        prompt, params, terms = choice.answer.onward or [], ask.params, self._terms(ask)
-        known = len(prompt) - choice.answer.fold.answer_start
+        params, terms = ask.params, self._terms(ask)
+        written = (choice.answer.onward or [])[choice.answer.fold.answer_start :]
+        prompt, known = [*ask.prompts[choice.prompt], *written], len(written)  # pictures are more than their ids
         forced = {offset - known: token for offset, token in params.forced.items() if offset >= known}
         params = params.replace(max_new_tokens=params.max_new_tokens - known, forced=forced)
         if terms["deadline_s"] is not None:
@@ -268,6 +280,12 @@ class Backend:
         """Tokens of an answer when the request does not say: the server's default, or what the context leaves."""
         room = self.model.config.max_context - count_slots(prompt)
         return max(min(self.defaults.max_new_tokens, room), 1)
+
+
+def _has_images(prompt: Prompt) -> bool:
+    if isinstance(prompt, str) or not prompt or not isinstance(prompt[0], Mapping):
+        return False
+    return any(isinstance(message, Mapping) and isinstance(message.get("content"), list) for message in prompt)
 
 
 def _priority(ask: Ask) -> Priority:

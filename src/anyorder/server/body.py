@@ -21,7 +21,7 @@ _MAX_DEPTH = 64
 _THREAD_BYTES = 64 << 10
 """Longer bodies are read in a thread, so that nobody's stream waits for them."""
 _MAX_WHOLE = 2**63
-_UNION_MEMBERS = ("str", "bool", "int", "float")
+_UNION_MEMBERS = ("str", "bool", "int", "float", "ImageUrl")
 
 
 async def read_object(request: Request, settings: ServerSettings) -> dict[str, Any]:

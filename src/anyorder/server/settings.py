@@ -62,6 +62,9 @@ class ServerSettings:
     max_choices: int = 8
     """Most answers of one request: its prompts times `n`."""
 
+    max_images: int = 8
+    """Most images of one request. Each is sent in its body, whose limit counts as well."""
+
     header_timeout_s: float = 10.0
     """Seconds for the head of a request: from connecting, or from the first byte of a further one."""
 

@@ -46,7 +46,7 @@ def entry(backend: Backend) -> dict[str, Any]:
         "owned_by": "anyorder",
         "name": backend.name,
         "description": f"{spec.title}, decoded by anyorder",
-        "input_modalities": ["text"],
+        "input_modalities": ["text"] if backend.model.images is None else ["text", "image"],
         "output_modalities": ["text"],
         "context_length": context,
         "max_output_length": context - 1,

@@ -17,7 +17,7 @@ from anyorder.server.backend import Backend
 from anyorder.server.effort import EFFORTS, Effort, preset
 from anyorder.server.errors import bad_request, unsupported
 from anyorder.server.wire.chat import ChatRequest
-from anyorder.server.wire.messages import template_messages
+from anyorder.server.wire.messages import image_params, template_messages
 from anyorder.server.wire.tools import Tool
 from anyorder.thinking import opens_reasoning
 
@@ -42,6 +42,7 @@ def prepare(backend: Backend, wire: ChatRequest) -> Talk:
     """
     syntax = backend.syntax
     tools = wire.callable_tools()
+    _check_images(backend, wire)
     messages = template_messages(wire.messages)
     _check_tools(backend, tools, messages)
     variables = _variables(backend, wire)
@@ -57,6 +58,26 @@ def prepare(backend: Backend, wire: ChatRequest) -> Talk:
         thinking = way is not None and opens_reasoning(backend.tokenizer, way, told)
         channels = partial(Channels, syntax, thinking=thinking, tools=names, single=single)
     return Talk(messages, inputs, channels, partial(_preset, backend, wire))
+
+
+def _check_images(backend: Backend, wire: ChatRequest) -> None:
+    """Refuse images where the model reads none, where they are too many, and what is not told of them."""
+    images, most = image_params(wire.messages), backend.settings.max_images
+    if not images:
+        return
+    spec = backend.model.spec
+    if backend.model.images is None:
+        lacks = "takes no image input" if spec.image_shapes is None else "is served without its vision tower"
+        message = f"`{images[0]}`: {backend.name} (family {spec.name}) {lacks}; send text"
+        raise bad_request(message, param=images[0], code="unsupported_by_model")
+    if len(images) > most:
+        message = f"{len(images)} images are sent; this server reads at most {most} of a request"
+        raise bad_request(message, param=images[most], code="too_many_images")
+    if wire.seams:
+        raise unsupported("seams", "`seams` are told of text, and this chat has images; drop one")
+    if wire.score_mode is not None:
+        told = "`logprobs_mode`: a text with images cannot be scored; use 'commit_pass' or leave the images out"
+        raise unsupported("logprobs_mode", told)
 
 
 def _check_tools(backend: Backend, tools: list[Tool], messages: list[dict[str, Any]]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from anyorder.server.body import parse_object
 from anyorder.server.errors import ApiError, bad_request, unsupported
 from anyorder.server.wire.common import Wire
+from anyorder.server.wire.images import ImagePart, by_type
 
 OWNERS = {
     "tool_calls": "assistant",
@@ -23,10 +24,20 @@ OWNERS = {
 
 
 class TextPart(Wire):
-    """A part of a message; only text is read."""
+    """A part of a message that is text."""
 
     type: Literal["text"]
     text: str
+
+
+AnyPart = Annotated[
+    Annotated[TextPart, Tag("text part")] | Annotated[ImagePart, Tag("image part")],
+    Discriminator(
+        by_type({"text": "text part", "image_url": "image part"}),
+        custom_error_type="part_type",
+        custom_error_message="a part needs a `type` that can be read here: text or image_url",
+    ),
+]
 
 
 class CalledFunction(Wire):
@@ -49,7 +60,7 @@ class ChatMessage(Wire):
     """One message; what clients echo back from an answer may be there as long as it is empty."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[TextPart] | None = None
+    content: str | list[AnyPart] | None = None
     name: str | None = None
     refusal: None = None
     tool_calls: list[ToolCallMade] | None = None
@@ -63,8 +74,20 @@ class ChatMessage(Wire):
     """LiteLLM's copy of what the answer had besides OpenAI's fields; it says nothing new."""
 
 
+def image_params(messages: Sequence[ChatMessage]) -> list[str]:
+    """Where images stand in a chat, as errors name it."""
+    return [
+        f"messages[{number}].content[{place}]"
+        for number, message in enumerate(messages)
+        if isinstance(message.content, list)
+        for place, part in enumerate(message.content)
+        if isinstance(part, ImagePart)
+    ]
+
+
 def template_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """The messages as a chat template reads them: arguments as objects, results with the name of their tool.
+    """The messages as a chat template reads them: arguments as objects, results with the name of their tool, contents
+    as texts but for those with images, which are lists of parts.
 
     Raises:
         ApiError: a message has what its role has not, or answers a call that nobody made; `param` says which.
@@ -73,7 +96,7 @@ def template_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     read: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
         _check_fields(number, message)
-        plain: dict[str, Any] = {"role": _role(message), "content": _text(number, message)}
+        plain: dict[str, Any] = {"role": _role(message), "content": _content(number, message)}
         if message.tool_calls:
             plain["tool_calls"] = [_call(number, place, call) for place, call in enumerate(message.tool_calls)]
             made |= {call.id: call.function.name for call in message.tool_calls}
@@ -99,11 +122,25 @@ def _role(message: ChatMessage) -> str:
     return "system" if message.role == "developer" else message.role
 
 
-def _text(number: int, message: ChatMessage) -> str:
+def _content(number: int, message: ChatMessage) -> str | list[dict[str, Any]]:
+    where = f"messages[{number}].content"
     if message.content is None and not message.tool_calls:
-        raise bad_request(f"messages[{number}].content is missing", param=f"messages[{number}].content")
+        raise bad_request(f"{where} is missing", param=where)
     content = message.content or ""
-    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+    if isinstance(content, str):
+        return content
+    texts = [part.text for part in content if isinstance(part, TextPart)]
+    if len(texts) == len(content):
+        return "\n".join(texts)
+    return [_part(message.role, part, f"{where}[{place}]") for place, part in enumerate(content)]
+
+
+def _part(role: str, part: TextPart | ImagePart, where: str) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if role != "user":
+        raise unsupported(where, f"`{where}`: images are read in messages of role 'user', not {role!r}")
+    return {"type": "image", "image": part.read(where)}
 
 
 def _call(number: int, place: int, call: ToolCallMade) -> dict[str, Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Tag
 
 from anyorder.server.body import validate
 from anyorder.server.errors import ApiError, unsupported
 from anyorder.server.wire.common import Wire
+from anyorder.server.wire.images import Detail, by_type
 
 
 class Part(Wire):
@@ -19,6 +22,26 @@ class Part(Wire):
     text: str
     annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
+
+
+class ImageInput(Wire):
+    """A part of a content that is an image."""
+
+    type: Literal["input_image"]
+    image_url: str
+    detail: Detail = None
+    file_id: None = None
+
+
+_TEXT = ("input_text", "output_text", "text")
+AnyPart = Annotated[
+    Annotated[Part, Tag("text part")] | Annotated[ImageInput, Tag("image part")],
+    Discriminator(
+        by_type({**dict.fromkeys(_TEXT, "text part"), "input_image": "image part"}),
+        custom_error_type="part_type",
+        custom_error_message=f"a part needs a `type` that can be read here: {', '.join(_TEXT)} or input_image",
+    ),
+]
 
 
 class Item(Wire):
@@ -33,7 +56,7 @@ class MessageItem(Item):
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | list[Part]
+    content: str | list[AnyPart]
     phase: str | None = None
 
 
@@ -137,7 +160,7 @@ def conversation(given: str | Sequence[dict[str, Any]], instructions: str | None
         origin = f"input[{number}]"
         match _item(raw, origin):
             case MessageItem() as item:
-                found.add({"role": item.role, "content": _text(item.content)}, origin)
+                found.add({"role": item.role, "content": _content(item.content)}, origin)
             case CallItem() as item:
                 found.add_call(item, origin)
             case OutputItem() as item:
@@ -157,6 +180,18 @@ def _item(raw: dict[str, Any], origin: str) -> MessageItem | CallItem | OutputIt
     except ApiError as error:
         message = error.message.replace(f"`{error.param}`", f"`{origin}.{error.param}`")
         raise ApiError(error.status, message, param=f"{origin}.{error.param}", code=error.code) from None
+
+
+def _content(content: str | list[Part | ImageInput]) -> str | list[dict[str, Any]]:
+    """As chats have it: part by part where there are images, so that errors name the right one."""
+    if isinstance(content, str) or not any(isinstance(part, ImageInput) for part in content):
+        return _text(content if isinstance(content, str) else [part for part in content if isinstance(part, Part)])
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Part)
+        else {"type": "image_url", "image_url": part.image_url}
+        for part in content
+    ]
 
 
 def _text(content: str | list[Part]) -> str:
