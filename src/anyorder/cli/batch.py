@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from anyorder.cli.decoding import load_model
 from anyorder.cli.flags import Flag
 from anyorder.cli.jsonl import Job, Output, read_jobs
 from anyorder.cli.progress import counting
-from anyorder.cli.prompt import prompt_for
+from anyorder.cli.prompt import THINKING_IS_FOR_CHATS, prompt_for
 from anyorder.cli.terminal import err_console
 from anyorder.errors import ContextError, DataError, ParameterError
 from anyorder.events import Finished
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from anyorder.canvas import Part
     from anyorder.generation import Generation
     from anyorder.models.loaded import LoadedModel
+    from anyorder.thinking import Reader
 
-    EncodedPrompt = list[Part]
+    Encoded = tuple[list[Part], Reader | None]
 
 BATCH_FLAGS = (
     Flag(name="input", type=Path, metavar="FILE.jsonl", panel="Batch",
@@ -34,11 +36,20 @@ BATCH_FLAGS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How the lines of the input are asked."""
+
+    raw: bool
+    thinking: bool | None
+
+
 def run_batch(
     params: dict[str, Any],
     load: dict[str, Any],
     *,
     raw: bool = False,
+    thinking: bool | None = None,
     input: Path | None = None,
     output: Path | None = None,
     batch_size: int = 8,
@@ -48,6 +59,7 @@ def run_batch(
     Args:
         params, load: the flags that the user gave.
         raw: prompts are bare text even if the model knows chats.
+        thinking: see `anyorder.stream`.
     Raises:
         ParameterError: a file is not named, or the batch size is below 1.
         DataError: a line of either file is damaged.
@@ -57,12 +69,15 @@ def run_batch(
         raise ParameterError(f"a batch reads --input and writes --output; {' and '.join(missing)} is missing")
     if batch_size < 1:
         raise ParameterError(f"--batch-size must be at least 1, got {batch_size}")
+    if raw and thinking is not None:
+        raise ParameterError(f"{THINKING_IS_FOR_CHATS}; drop one of them")
     decode_params = DecodeParams.of(**params)
     jobs = read_jobs(input)
-    with Output(output, {**load, **params, **({"raw": True} if raw else {})}) as answers:
+    asked = {**({"raw": True} if raw else {}), **({} if thinking is None else {"thinking": thinking})}
+    with Output(output, {**load, **params, **asked}) as answers:
         remaining = _tell_what_is_left(answers, jobs, err_console())
         if remaining:
-            _answer(answers, remaining, len(jobs), decode_params, load, raw=raw, batch_size=batch_size)
+            _answer(answers, remaining, len(jobs), decode_params, load, Asked(raw, thinking), batch_size)
 
 
 def _tell_what_is_left(answers: Output, jobs: list[Job], console: Console) -> list[Job]:
@@ -80,13 +95,12 @@ def _answer(
     total: int,
     params: DecodeParams,
     load: dict[str, Any],
-    *,
-    raw: bool,
+    asked: Asked,
     batch_size: int,
 ) -> None:
     console = err_console()
     model = load_model(load)
-    prompts = _encode(model, jobs, params, raw=raw)
+    prompts = _encode(model, jobs, params, asked)
     try:
         with counting(console) as progress:
             task = progress.add_task("answering", total=total, completed=total - len(jobs))
@@ -99,13 +113,14 @@ def _answer(
         raise
 
 
-def _encode(model: LoadedModel, jobs: list[Job], params: DecodeParams, *, raw: bool) -> list[EncodedPrompt]:
-    """All prompts as ids; one that does not fit is told now, not hours later."""
+def _encode(model: LoadedModel, jobs: list[Job], params: DecodeParams, asked: Asked) -> list[Encoded]:
+    """All prompts as ids, each with the way its answer is read; one that does not fit is told now, not hours later."""
     import anyorder
-    from anyorder.prompt import encode_prompt
+    from anyorder.api import encoded_prompts
 
-    prompts = [encode_prompt(model, prompt_for(model, job.prompt, raw=raw)) for job in jobs]
-    for job, prompt in zip(jobs, prompts, strict=True):
+    given = [prompt_for(model, job.prompt, raw=asked.raw) for job in jobs]
+    prompts = list(zip(*encoded_prompts(model, given, asked.thinking), strict=True))
+    for job, (prompt, _) in zip(jobs, prompts, strict=True):
         try:
             anyorder.EventStream(model, [prompt], params)
         except ContextError as error:
@@ -114,13 +129,14 @@ def _encode(model: LoadedModel, jobs: list[Job], params: DecodeParams, *, raw: b
 
 
 def _answers(
-    model: LoadedModel, jobs: list[Job], prompts: list[EncodedPrompt], params: DecodeParams, batch_size: int
+    model: LoadedModel, jobs: list[Job], prompts: list[Encoded], params: DecodeParams, batch_size: int
 ) -> Iterator[tuple[Job, Generation]]:
     """Every job with its answer, in the order in which they finish."""
     import anyorder
 
     for start in range(0, len(jobs), batch_size):
-        stream = anyorder.EventStream(model, prompts[start : start + batch_size], params)
+        encoded, readers = zip(*prompts[start : start + batch_size], strict=True)
+        stream = anyorder.EventStream(model, encoded, params, readers=readers)
         for event in stream:
             if isinstance(event, Finished):
                 yield jobs[start + event.request], stream.generation(event.request)
@@ -128,5 +144,5 @@ def _answers(
 
 def _record(generation: Generation) -> dict[str, Any]:
     """The answer and its figures, without prompt and trace."""
-    wanted = ("text", "ids", "finish_reason", "stats")
+    wanted = ("text", "reasoning", "ids", "finish_reason", "stats")
     return {name: value for name, value in generation.as_dict().items() if name in wanted}

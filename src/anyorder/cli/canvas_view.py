@@ -101,19 +101,21 @@ class CanvasView:
     def text(self) -> Text:
         """The answer, and the prompt before it if there are holes in it, with a cell for every slot."""
         text = Text(no_wrap=False, overflow="fold")
-        for piece, cell in self._runs(len(self.cells)):
+        for piece, cell in self._runs(len(self.cells), self.first):
             text.append(piece or HIDDEN_CELL, self._style(cell))
         return text
 
-    def answer(self, num_tokens: int) -> Text:
+    def answer(self, num_tokens: int, *, behind: int = 0) -> Text:
         """The same for reading: without control tokens, and without what a pass decided behind the answer's end.
 
         Args:
             num_tokens: length of the finished answer, its stop token not counted.
+            behind: leading tokens of it that are left out, with the blanks behind them.
         """
         text = Text(overflow="fold")
-        for piece, cell in self._runs(self.answer_start + num_tokens):
-            text.append(piece, self._style(cell))
+        first = self.answer_start + behind if behind else self.first
+        for piece, cell in self._runs(self.answer_start + num_tokens, first):
+            text.append(piece if text or not behind else piece.lstrip(), self._style(cell))
         text.rstrip()
         return text
 
@@ -122,9 +124,9 @@ class CanvasView:
             return OPEN_STYLE
         return GIVEN_STYLE if cell.pass_index is None else pass_style(cell.pass_index, self.last_pass)
 
-    def _runs(self, end: int) -> Iterator[tuple[str, Cell]]:
+    def _runs(self, end: int, start: int) -> Iterator[tuple[str, Cell]]:
         """Pieces of text with the cell that colours each: one slot, or all that a character or a row of masks spans."""
-        slot = self.first
+        slot = start
         while slot < end:
             cell = self.cells[slot]
             if cell.id is None:

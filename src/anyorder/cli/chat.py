@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from anyorder.cli.decoding import load_model, show_answer
-from anyorder.cli.flags import DECODE_FLAGS, LOAD_FLAGS, Flag, takes
+from anyorder.cli.flags import DECODE_FLAGS, LOAD_FLAGS, Flag, takes, thinking_flag
 from anyorder.cli.preset import PRESET_FLAGS, with_preset
 from anyorder.cli.prompt import check_text, has_chat_template
 from anyorder.cli.terminal import err_console, print_error
@@ -35,6 +35,7 @@ anyorder chat --model ./SDAR-1.7B-Chat --policy low_confidence_dynamic --thresho
 COMMANDS = "/reset  /system TEXT  /help  /quit   Ctrl-C stops an answer, Ctrl-D leaves"
 CHAT_FLAGS = (
     Flag(name="system", type=str, metavar="TEXT", panel="Chat", help="System message of the chat template."),
+    thinking_flag("Chat"),
     Flag(name="no_live", type=bool, panel="Chat", help="Plain text, no canvas."),
 )
 
@@ -51,7 +52,7 @@ def command(*, chat: dict[str, Any], preset: dict[str, Any], params: dict[str, A
     model = load_model(load)
     if not has_chat_template(model):
         raise ModelError(f"{model.source} has no chat template; use anyorder generate --raw")
-    session = anyorder.ChatSession(model, decode_params, system=chat.get("system"))
+    session = anyorder.ChatSession(model, decode_params, system=chat.get("system"), thinking=chat.get("thinking"))
     err_console().print(COMMANDS, style="dim")
     while (line := read_line()) is not None:
         if not answer_line(session, line.strip(), animate="no_live" not in chat):

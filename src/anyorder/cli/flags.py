@@ -62,6 +62,12 @@ class Flag:
         return inspect.Parameter(self.name, kind, default=None, annotation=Annotated[self.type | None, option])
 
 
+def thinking_flag(panel: str) -> Flag:
+    """`--thinking/--no-thinking` in a help panel."""
+    told = "In a chat, reason before the answer, or do not. Left out, the chat template decides."
+    return Flag(name="thinking", type=bool, panel=panel, help=told, has_opposite=True)
+
+
 def takes(**groups: tuple[Flag, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A decorator: the command gets, under each group's name, a dict of those of its flags that the user gave."""
 

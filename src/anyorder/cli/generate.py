@@ -12,7 +12,7 @@ import typer
 
 from anyorder.cli.batch import BATCH_FLAGS, run_batch
 from anyorder.cli.decoding import load_model, show_answer
-from anyorder.cli.flags import DECODE_FLAGS, LOAD_FLAGS, Flag, takes
+from anyorder.cli.flags import DECODE_FLAGS, LOAD_FLAGS, Flag, takes, thinking_flag
 from anyorder.cli.preset import PRESET_FLAGS, with_preset
 from anyorder.cli.prompt import PromptRequest, prompt_text
 from anyorder.cli.seams_view import show_seams
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 NAME = "generate"
 HELP = """Answer a prompt, with the canvas filling in front of you.
 
-The answer goes to stdout, its figures to stderr. On a terminal each slot has the colour of the pass that decided it,
-from blue (first) to red (last). A chat model gets your prompt through its chat template; --raw continues the bare text.
+The answer goes to stdout, its figures and what the model reasoned before it to stderr. On a terminal each slot has the
+colour of the pass that decided it, from blue (first) to red (last). A chat model gets your prompt through its chat
+template; --raw continues the bare text.
 """
 EXAMPLES = """[bold]Examples[/]
 
@@ -47,6 +48,7 @@ ASK_FLAGS = (
     Flag(name="prompt_file", type=Path, metavar="FILE", panel="Prompt", help="Read the prompt from a UTF-8 file."),
     Flag(name="system", type=str, metavar="TEXT", panel="Prompt", help="System message of the chat template."),
     Flag(name="raw", type=bool, panel="Prompt", help="Continue the bare text, without chat template."),
+    thinking_flag("Prompt"),
     Flag(name="hole", type=list[int], metavar="N", panel="Prompt",
          help="Infill: a gap of N tokens behind the prompt. Repeat it for more gaps."),
     Flag(name="then", type=list[str], metavar="TEXT", panel="Prompt",
@@ -78,7 +80,7 @@ def command(
     params = with_preset(params, **preset)
     if batch:
         _refuse_beside_batch(prompt, ask, show)
-        return run_batch(params, load, raw="raw" in ask, **batch)
+        return run_batch(params, load, raw="raw" in ask, thinking=ask.get("thinking"), **batch)
     request = _request(prompt, **ask)
     if request.hole:
         params.setdefault("max_new_tokens", 0)  # as `anyorder.infill`: nothing behind the text unless asked for
@@ -91,7 +93,7 @@ def command(
 
 
 def _refuse_beside_batch(prompt: str | None, ask: dict[str, Any], show: dict[str, Any]) -> None:
-    beside = [f"--{name.replace('_', '-')}" for name in (*ask, *show) if name != "raw"]
+    beside = [f"--{name.replace('_', '-')}" for name in (*ask, *show) if name not in ("raw", "thinking")]
     beside += [] if prompt is None else ["the prompt"]
     if beside:
         raise ParameterError(f"a batch takes its prompts from --input; drop {', '.join(beside)}")
@@ -113,7 +115,7 @@ def _request(
 def _show(model: LoadedModel, request: PromptRequest, params: DecodeParams, *, animate: bool, seams: bool) -> None:
     import anyorder
 
-    stream = anyorder.stream(model, request.for_model(model), params)
+    stream = anyorder.stream(model, request.for_model(model), params, thinking=request.thinking)
     show_answer(stream, model, animate=animate)
     if seams:
         show_seams(stream, model, params)
@@ -123,7 +125,7 @@ def _print_json(model: LoadedModel, request: PromptRequest, params: DecodeParams
     import anyorder
     from anyorder.seams import measure_seams
 
-    stream = anyorder.stream(model, request.for_model(model), params)
+    stream = anyorder.stream(model, request.for_model(model), params, thinking=request.thinking)
     record = {"model": model.source, **stream.generations()[0].as_dict()}
     if seams:
         record["seams"] = measure_seams(model, stream.events, params).as_dict()

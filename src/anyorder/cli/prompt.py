@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
 
 Messages = list[dict[str, str]]
+THINKING_IS_FOR_CHATS = "--thinking and --no-thinking need the chat template, which --raw and --hole leave out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class PromptRequest:
     text: str
     system: str | None = None
     raw: bool = False
+    thinking: bool | None = None
     hole: tuple[int, ...] = ()
     then: tuple[str, ...] = ()
 
@@ -45,6 +47,8 @@ class PromptRequest:
             raise ParameterError(f"--hole must be at least 1 token, got {min(self.hole)}")
         if self.system is not None and (self.raw or self.hole):
             raise ParameterError("--system needs the chat template, which --raw and --hole leave out; drop one of them")
+        if self.thinking is not None and (self.raw or self.hole):
+            raise ParameterError(f"{THINKING_IS_FOR_CHATS}; drop one of them")
 
     def messages(self) -> Messages:
         """The prompt as a chat."""
@@ -66,6 +70,8 @@ class PromptRequest:
             return self.parts()
         if self.system is not None and not has_chat_template(model):
             raise ParameterError(f"{model.source} has no chat template, so --system cannot be honoured; drop it")
+        if self.thinking is not None and not has_chat_template(model):
+            raise ParameterError(f"{model.source} has no chat template, so thinking cannot be switched; drop the flag")
         return prompt_for(model, self.text if self.system is None else self.messages(), raw=self.raw)
 
 
