@@ -218,6 +218,19 @@ def test_every_published_policy_makes_progress(
     assert not bool((chosen & ~opens).any())
 
 
+@given(batch=batches(), bound=st.integers(0, GRID).map(lambda n: n / GRID))
+def test_an_entropy_threshold_takes_all_below_it_or_else_the_lowest(
+    batch: tuple[list[Row], list[Flags]], bound: float
+) -> None:
+    """As in WeDLM's engine; what is exactly at the bound is not below it."""
+    for heights, open in zip(*batch, strict=True):
+        slots = [slot for slot, free in enumerate(open) if free]
+        below = [slot for slot in slots if heights[slot] < bound] or sorted(slots, key=lambda slot: heights[slot])[:1]
+        score = -torch.tensor(heights, dtype=torch.float64)
+        chosen = FUNCTIONS["entropy_threshold"](score, torch.tensor(open), Knobs(entropy_threshold=bound))
+        assert chosen.nonzero().flatten().tolist() == below
+
+
 def test_every_policy_of_the_catalog_has_its_function() -> None:
     assert set(FUNCTIONS) == set(POLICIES)
 
