@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from anyorder.errors import ModelError, WeightsError
 from anyorder.models.load import load
+from anyorder.models.load.cache import cached
 from anyorder.models.load.gguf import GLOBAL_NAMES, LAYER_NAMES, converted
 from anyorder.models.load.gguf_tokenizer import RULES
 from anyorder.models.load.safetensors import Checkpoint
@@ -205,6 +207,16 @@ def test_an_unwritable_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("ANYORDER_HOME", str(tmp_path / "file"))
     with pytest.raises(ModelError, match=r"cannot write the model cache .*; set ANYORDER_HOME to a writable folder"):
         load(path)
+
+
+def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("ANYORDER_HOME", str(tmp_path))
+    with pytest.raises(ModelError, match=r"No space left on device\); set ANYORDER_HOME to a folder with more room"):
+        cached("m", write)
+    assert not any((tmp_path / "converted").iterdir())
 
 
 def test_a_failed_conversion_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from anyorder.cli.canvas_view import CanvasView, Decode, Frame
 from anyorder.cli.figures import figures
-from anyorder.cli.terminal import can_animate, err_console, out_console, safe, write_out
+from anyorder.cli.terminal import can_animate, err_console, out_console, write_out
 
 if TYPE_CHECKING:
     from anyorder import EventStream
@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 FRAME_S = 1 / 15  # redrawing more often costs time and shows nothing new
 
 
-def load_model(flags: dict[str, Any]) -> LoadedModel:
-    """The model that the load flags name, with a word on stderr while it takes its time."""
+def load_model(flags: dict[str, Any], *, note: str = "") -> LoadedModel:
+    """The model that the load flags name, with a word on stderr while it takes its time.
+
+    Args:
+        note: added to that word.
+    """
     import anyorder
 
     flags = dict(flags)
     source = flags.pop("model", None)
-    with waiting(f"loading {source or 'the default model'}"):
+    with waiting(f"loading {source or 'the default model'}{note}"):
         return anyorder.load(source, **flags)
 
 
@@ -57,21 +61,13 @@ def decoder_of(model: LoadedModel) -> Decode:
 
 
 def show_answer(stream: EventStream, model: LoadedModel, *, animate: bool) -> None:
-    """The answer on stdout, coloured by pass behind its canvas or plain; reasoning and figures on stderr."""
+    """The answer on stdout, coloured by pass behind its canvas or plain; its figures on stderr."""
     console = out_console()
     if animate and can_animate(console):
         follow(stream, CanvasView(decoder_of(model)), console)
     else:
-        generation = stream.generations()[0]
-        show_reasoning(generation)
-        write_out(whole_text(generation))
+        write_out(whole_text(stream.generations()[0]))
     err_console().print(figures(stream.generations()[0]), style="dim", soft_wrap=True)
-
-
-def show_reasoning(generation: Generation) -> None:
-    """What the model said before its answer, dimmed on stderr, where it said something."""
-    if generation.reasoning:
-        err_console().print(f"{safe(generation.reasoning)}\n", style="dim", soft_wrap=True)
 
 
 def whole_text(generation: Generation) -> str:
@@ -80,7 +76,7 @@ def whole_text(generation: Generation) -> str:
 
 
 def follow(stream: EventStream, view: CanvasView, console: Console) -> None:
-    """Run a stream with its canvas on the console, then leave its text in place of the canvas, its reasoning above it.
+    """Run a stream with its canvas on the console, then leave its text in place of the canvas.
 
     An interrupted stream leaves what was decided, with its masks.
     """
@@ -93,9 +89,7 @@ def follow(stream: EventStream, view: CanvasView, console: Console) -> None:
                 if time.monotonic() - shown_at >= FRAME_S:
                     live.refresh()
                     shown_at = time.monotonic()
-        generation = stream.generations()[0]
-        show_reasoning(generation)
-        left = view.answer(len(generation.ids), behind=generation.reasoning_tokens)
+        left = view.answer(len(stream.generations()[0].ids))
     finally:
         console.print(view.text() if left is None else left, soft_wrap=True)
         console.print()

@@ -48,7 +48,8 @@ INSPECT_FLAGS = (
     Flag(name="context", type=int, metavar="N", panel="Inspect", shown_default="the model's",
          help="Tokens of prompt and answer for which the memory is computed."),
     Flag(name="dtype", type=str, metavar="NAME", panel="Inspect", shown_default="the checkpoint's",
-         help="Number format for which the memory is computed: float32, bfloat16, float16, float64."),
+         help="Number format for which the memory is computed, and in which --quantize loads: float32, bfloat16, "
+         "float16, float64."),
     Flag(name="check", type=bool, panel="Inspect",
          help="Load the weights, check every tensor, and check that the logits are shifted as the family says."),
     Flag(name="quantize", type=bool, panel="Inspect",

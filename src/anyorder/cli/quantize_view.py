@@ -20,11 +20,15 @@ def measured(load: dict[str, Any]) -> list[dict[str, Any]]:
     from anyorder.models.quantised import SCHEMES
     from anyorder.precision import compare, read
 
-    exact = read(load_model(load))
+    steps = len(SCHEMES) + 1
+    model = load_model(load, note=f", 1 of {steps}")
+    with waiting(f"reading a text as published, 1 of {steps}"):
+        exact = read(model)
+    del model  # one at a time: two large ones would not fit
     found = [asdict(compare(exact, exact, "as published"))]
-    for name in SCHEMES:
-        model = load_model({**load, "quantize": name})
-        with waiting(f"reading a text in {name}"):
+    for step, name in enumerate(SCHEMES, 2):
+        model = load_model({**load, "quantize": name}, note=f" in {name}, {step} of {steps}")
+        with waiting(f"reading a text in {name}, {step} of {steps}"):
             found.append(asdict(compare(exact, read(model, name), name)))
         del model
     return found
@@ -39,7 +43,7 @@ def show(records: list[dict[str, Any]]) -> None:
     for record in records:
         table.add_row(
             record["scheme"],
-            f"{record['weight_bytes'] / 1e6:,.0f} MB",
+            _megabytes(record["weight_bytes"]),
             f"{record['mean_error']:.3f}",
             f"{record['max_error']:.2f}",
             f"{record['divergence']:.4f}",
@@ -51,3 +55,7 @@ def show(records: list[dict[str, Any]]) -> None:
     err_console().print(
         "error: of a logit, over a text of some hundred tokens; passes behind 128 stored columns", style="dim"
     )
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:,.{0 if num_bytes >= 1e7 else 2}f} MB"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -53,6 +54,5 @@ def _publish(work: Path, target: Path) -> None:
 
 
 def _unwritable(error: OSError) -> ModelError:
-    return ModelError(
-        f"cannot write the model cache {home()} ({error.strerror}); set ANYORDER_HOME to a writable folder"
-    )
+    what = "folder with more room" if error.errno == errno.ENOSPC else "writable folder"
+    return ModelError(f"cannot write the model cache {home()} ({error.strerror}); set ANYORDER_HOME to a {what}")

@@ -56,7 +56,7 @@ class MappedFile:
         header, data = self._header(size)
         header.pop("__metadata__", None)
         try:
-            found = {name: self._entry(fields, data) for name, fields in header.items()}
+            found = {name: self._entry(name, fields, data) for name, fields in header.items()}
         except (KeyError, TypeError, ValueError) as error:
             raise WeightsError(
                 f"{self.path}: damaged safetensors header ({error!r}); download the file again"
@@ -84,9 +84,12 @@ class MappedFile:
             raise WeightsError(f"{self.path}: its safetensors header is no table; download it again")
         return header, 8 + length
 
-    def _entry(self, fields: dict[str, Any], data: int) -> Entry:
+    def _entry(self, name: str, fields: dict[str, Any], data: int) -> Entry:
         if fields["dtype"] not in DTYPES:
-            raise WeightsError(f"{self.path}: dtype {fields['dtype']} is not supported; known: {', '.join(DTYPES)}")
+            raise WeightsError(
+                f"{self.path}: {name} has dtype {fields['dtype']}, which is not read; known: {', '.join(DTYPES)}. Take "
+                "the checkpoint that this one was made from; `quantize` rounds it while loading"
+            )
         dtype, shape = DTYPES[fields["dtype"]], tuple(fields["shape"])
         start, end = fields["data_offsets"]
         if end - start != prod(shape) * dtype.itemsize:
@@ -160,7 +163,9 @@ def _shards(folder: Path, index: Path) -> list[Path]:
     except (ValueError, KeyError, AttributeError, TypeError):
         raise WeightsError(f"{index} is no index of safetensors shards; download it again") from None
     if missing := [name for name in names if not (folder / name).exists()]:
-        raise WeightsError(f"{folder}: {len(missing)} of {len(names)} shards are missing, first {missing[0]}")
+        raise WeightsError(
+            f"{folder}: {len(missing)} of {len(names)} shards are missing, first {missing[0]}; download them again"
+        )
     return [folder / name for name in names]
 
 
