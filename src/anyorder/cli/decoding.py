@@ -13,7 +13,7 @@ from rich.text import Text
 
 from anyorder.cli.canvas_view import CanvasView, Decode, Frame
 from anyorder.cli.figures import figures
-from anyorder.cli.terminal import can_animate, err_console, out_console, write_out
+from anyorder.cli.terminal import can_animate, err_console, out_console, safe, write_out
 
 if TYPE_CHECKING:
     from anyorder import EventStream
@@ -61,13 +61,21 @@ def decoder_of(model: LoadedModel) -> Decode:
 
 
 def show_answer(stream: EventStream, model: LoadedModel, *, animate: bool) -> None:
-    """The answer on stdout, coloured by pass behind its canvas or plain; its figures on stderr."""
+    """The answer on stdout, coloured by pass behind its canvas or plain; reasoning and figures on stderr."""
     console = out_console()
     if animate and can_animate(console):
         follow(stream, CanvasView(decoder_of(model)), console)
     else:
-        write_out(whole_text(stream.generations()[0]))
+        generation = stream.generations()[0]
+        show_reasoning(generation)
+        write_out(whole_text(generation))
     err_console().print(figures(stream.generations()[0]), style="dim", soft_wrap=True)
+
+
+def show_reasoning(generation: Generation) -> None:
+    """What the model said before its answer, dimmed on stderr, where it said something."""
+    if generation.reasoning:
+        err_console().print(f"{safe(generation.reasoning)}\n", style="dim", soft_wrap=True)
 
 
 def whole_text(generation: Generation) -> str:
@@ -76,7 +84,7 @@ def whole_text(generation: Generation) -> str:
 
 
 def follow(stream: EventStream, view: CanvasView, console: Console) -> None:
-    """Run a stream with its canvas on the console, then leave its text in place of the canvas.
+    """Run a stream with its canvas on the console, then leave its text in place of the canvas, its reasoning above it.
 
     An interrupted stream leaves what was decided, with its masks.
     """
@@ -89,7 +97,9 @@ def follow(stream: EventStream, view: CanvasView, console: Console) -> None:
                 if time.monotonic() - shown_at >= FRAME_S:
                     live.refresh()
                     shown_at = time.monotonic()
-        left = view.answer(len(stream.generations()[0].ids))
+        generation = stream.generations()[0]
+        show_reasoning(generation)
+        left = view.answer(len(generation.ids), behind=generation.reasoning_tokens)
     finally:
         console.print(view.text() if left is None else left, soft_wrap=True)
         console.print()
