@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.models.pictures import write_talking
 from tests.server.channels.speaking import speaking
 from tests.server.channels.test_chat_channels import ROOM
 from tests.server.clients.elsewhere import PYTHON, need, run
 from tests.server.live import Live, live
 
+import anyorder
+from anyorder import DecodeParams
+from anyorder.server.settings import ServerSettings
+
 pytestmark = pytest.mark.slow
 
-REFUSED = {
-    "openai-chat": {"chat-tool-calling", "chat-image-input"},  # a forced call; an image
-    "open-responses": {"tool-calling", "image-input"},
-}
+REFUSED = {"openai-chat": {"chat-tool-calling"}, "open-responses": {"tool-calling"}}  # a forced call
+OF_TEXT = {"openai-chat": {"chat-image-input"}, "open-responses": {"image-input"}}
+"""Refused where the model reads text only."""
 NOT_FOR_US = {
     "openai-chat": {"chat-reasoning-summary"},  # run for names like o1 and gpt-5 only
     "open-responses": {"reasoning-summary"},
@@ -35,16 +39,39 @@ def speaker() -> Iterator[Live]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A server whose model reads images; of random weights, it is led to write a few letters and to end."""
+    folder = tmp_path_factory.mktemp("viewer")
+    write_talking(folder)
+    model = anyorder.load(folder, dtype="float32")
+    assert model.tokenizer is not None
+    likely = (*model.tokenizer.encode_text("ab"), *model.stop_ids)
+    defaults = DecodeParams(logit_bias=dict.fromkeys(likely, 50.0), max_new_tokens=256)
+    with live(model, ServerSettings(name="viewer"), engine=ROOM, defaults=defaults) as server:
+        yield server
+
+
 @pytest.mark.parametrize("form", ["openai-chat", "open-responses"])
 def test_llm_comply(speaker: Live, form: str) -> None:
+    check_llm_comply(speaker, form, REFUSED[form] | OF_TEXT[form])
+
+
+@pytest.mark.parametrize("form", ["openai-chat", "open-responses"])
+def test_llm_comply_with_a_model_that_reads_images(viewer: Live, form: str) -> None:
+    check_llm_comply(viewer, form, REFUSED[form])
+
+
+def check_llm_comply(server: Live, form: str, refused: set[str]) -> None:
+    """What fails is what is refused."""
     need("llm_comply")
-    where = ["-u", f"{speaker.url}/v1", "-k", "none", "-m", speaker.model]
+    where = ["-u", f"{server.url}/v1", "-k", "none", "-m", server.model]
     done = run([str(Path(PYTHON).with_name("llm-comply")), "--format", form, "--json", *where])
     results: list[dict[str, Any]] = json.loads(done.stdout)["results"]
     seen = {
         kind: {each["id"] for each in results if each["status"] == kind} for kind in ("passed", "failed", "skipped")
     }
-    assert seen["failed"] == REFUSED[form], done.stdout
+    assert seen["failed"] == refused, done.stdout
     assert seen["skipped"] == NOT_FOR_US[form]
     assert {each["id"] for each in results if each.get("warnings")} == WARNED[form]
     assert len(seen["passed"]) >= 6
