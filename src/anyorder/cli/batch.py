@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 BATCH_FLAGS = (
     Flag(name="input", type=Path, metavar="FILE.jsonl", panel="Batch",
-         help='One {"prompt": ...} or {"messages": ...} per line, with an "id" if you like.'),
+         help='One {"prompt": ...} or {"messages": ...} per line, with an "id" if you like. A part of a content '
+         'may be {"type": "image", "image": FILE}, seen from the folder of the input.'),
     Flag(name="output", type=Path, metavar="FILE.jsonl", panel="Batch",
          help="Where the answers go, one line each. Finished ones are skipped when the command runs again."),
     Flag(name="batch_size", type=int, metavar="N", panel="Batch", shown_default="8", help="Prompts decoded together."),
@@ -72,7 +73,7 @@ def run_batch(
     if raw and thinking is not None:
         raise ParameterError(f"{THINKING_IS_FOR_CHATS}; drop one of them")
     decode_params = DecodeParams.of(**params)
-    jobs = read_jobs(input)
+    jobs = read_jobs(input, images=True)
     asked = {**({"raw": True} if raw else {}), **({} if thinking is None else {"thinking": thinking})}
     with Output(output, {**load, **params, **asked}) as answers:
         remaining = _tell_what_is_left(answers, jobs, err_console())
@@ -104,7 +105,7 @@ def _answer(
     try:
         with counting(console) as progress:
             task = progress.add_task("answering", total=total, completed=total - len(jobs))
-            for job, generation in _answers(model, jobs, prompts, params, batch_size):
+            for job, generation in _answers(model, jobs, prompts, params, asked, batch_size):
                 answers.write(job.key, _record(generation))
                 progress.advance(task)
     except KeyboardInterrupt:
@@ -113,29 +114,51 @@ def _answer(
         raise
 
 
-def _encode(model: LoadedModel, jobs: list[Job], params: DecodeParams, asked: Asked) -> list[Encoded]:
-    """All prompts as ids, each with the way its answer is read; one that does not fit is told now, not hours later."""
-    import anyorder
-    from anyorder.api import encoded_prompts
+def _encode(model: LoadedModel, jobs: list[Job], params: DecodeParams, asked: Asked) -> list[Encoded | None]:
+    """All prompts as ids, each with the way its answer is read; one that does not fit is told now, not hours later.
 
-    given = [prompt_for(model, job.prompt, raw=asked.raw) for job in jobs]
-    prompts = list(zip(*encoded_prompts(model, given, asked.thinking), strict=True))
-    for job, (prompt, _) in zip(jobs, prompts, strict=True):
+    None is in the place of a prompt with pictures, which are large: it is read again when it is its turn.
+    """
+    import anyorder
+    from anyorder.pictures import Picture
+
+    prompts: list[Encoded | None] = []
+    for job in jobs:
+        prompt, reader = _encoded(model, job, asked)
         try:
             anyorder.EventStream(model, [prompt], params)
         except ContextError as error:
             raise DataError(f"id {job.key!r} of the input: {error}") from error
+        prompts.append(None if any(isinstance(part, Picture) for part in prompt) else (prompt, reader))
     return prompts
 
 
+def _encoded(model: LoadedModel, job: Job, asked: Asked) -> Encoded:
+    from anyorder.api import encoded_prompts
+
+    try:
+        [prompt], [reader] = encoded_prompts(model, [prompt_for(model, job.prompt, raw=asked.raw)], asked.thinking)
+    except ParameterError as error:
+        if error.param not in ("prompt", "messages"):
+            raise
+        raise DataError(f"id {job.key!r} of the input: {error}") from error
+    return prompt, reader
+
+
 def _answers(
-    model: LoadedModel, jobs: list[Job], prompts: list[Encoded], params: DecodeParams, batch_size: int
+    model: LoadedModel,
+    jobs: list[Job],
+    prompts: list[Encoded | None],
+    params: DecodeParams,
+    asked: Asked,
+    batch_size: int,
 ) -> Iterator[tuple[Job, Generation]]:
     """Every job with its answer, in the order in which they finish."""
     import anyorder
 
     for start in range(0, len(jobs), batch_size):
-        encoded, readers = zip(*prompts[start : start + batch_size], strict=True)
+        batch = zip(jobs[start : start + batch_size], prompts[start : start + batch_size], strict=True)
+        encoded, readers = zip(*(prompt or _encoded(model, job, asked) for job, prompt in batch), strict=True)
         stream = anyorder.EventStream(model, encoded, params, readers=readers)
         for event in stream:
             if isinstance(event, Finished):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from anyorder.errors import DataError, ParameterError
+from anyorder.images import Image
 
 
 def read_text(path: Path) -> str:
@@ -18,6 +19,20 @@ def read_text(path: Path) -> str:
         return decode_utf8(path.read_bytes(), str(path))
     except OSError as error:
         raise DataError(f"cannot read {path}: {reason(error)}") from error
+
+
+def read_image(path: Path) -> Image:
+    """The image of a file, tried out.
+
+    Raises:
+        DataError: it is missing, or cannot be read as an image.
+    """
+    image = Image(path)
+    try:
+        image.read()
+    except ParameterError as error:
+        raise DataError(str(error)) from None
+    return image
 
 
 def read_stdin() -> str:

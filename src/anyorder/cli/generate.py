@@ -12,6 +12,7 @@ import typer
 
 from anyorder.cli.batch import BATCH_FLAGS, run_batch
 from anyorder.cli.decoding import load_model, show_answer
+from anyorder.cli.files import read_image
 from anyorder.cli.flags import DECODE_FLAGS, LOAD_FLAGS, Flag, takes, thinking_flag
 from anyorder.cli.preset import PRESET_FLAGS, with_preset
 from anyorder.cli.prompt import PromptRequest, prompt_text
@@ -39,6 +40,8 @@ anyorder generate "The capital of" --hole 4 --then " is Paris."
 
 git diff | anyorder generate - --system "Write a commit message for this diff." --json
 
+anyorder generate "What is this?" --image cat.png --model google/diffusiongemma-26B-A4B-it
+
 anyorder generate "Name three cities" --mode block --threshold 0.4 --seams
 
 anyorder generate --input prompts.jsonl --output answers.jsonl --batch-size 4
@@ -47,6 +50,8 @@ anyorder generate --input prompts.jsonl --output answers.jsonl --batch-size 4
 ASK_FLAGS = (
     Flag(name="prompt_file", type=Path, metavar="FILE", panel="Prompt", help="Read the prompt from a UTF-8 file."),
     Flag(name="system", type=str, metavar="TEXT", panel="Prompt", help="System message of the chat template."),
+    Flag(name="image", type=list[Path], metavar="FILE", panel="Prompt",
+         help="Show an image before the prompt, to a model that reads images. Repeat it for more."),
     Flag(name="raw", type=bool, panel="Prompt", help="Continue the bare text, without chat template."),
     thinking_flag("Prompt"),
     Flag(name="hole", type=list[int], metavar="N", panel="Prompt",
@@ -81,6 +86,8 @@ def command(
     if batch:
         _refuse_beside_batch(prompt, ask, show)
         return run_batch(params, load, raw="raw" in ask, thinking=ask.get("thinking"), **batch)
+    if "image" in ask and "seams" in show:
+        raise ParameterError("--seams are told of text, and --image shows an image; drop one of them")
     request = _request(prompt, **ask)
     if request.hole:
         params.setdefault("max_new_tokens", 0)  # as `anyorder.infill`: nothing behind the text unless asked for
@@ -105,11 +112,13 @@ def _request(
     prompt_file: Path | None = None,
     hole: Sequence[int] = (),
     then: Sequence[str] = (),
+    image: Sequence[Path] = (),
     **ask: Any,
 ) -> PromptRequest:
     starts_with_hole = prompt is None and prompt_file is None and bool(hole)
     text = "" if starts_with_hole else prompt_text(prompt, prompt_file)
-    return PromptRequest(text=text, hole=tuple(hole), then=tuple(then), **ask)
+    images = tuple(read_image(path) for path in image)
+    return PromptRequest(text=text, hole=tuple(hole), then=tuple(then), image=images, **ask)
 
 
 def _show(model: LoadedModel, request: PromptRequest, params: DecodeParams, *, animate: bool, seams: bool) -> None:

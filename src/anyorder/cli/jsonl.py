@@ -29,18 +29,21 @@ class Job:
     """
 
     key: Key
-    prompt: str | list[dict[str, str]]
+    prompt: str | list[dict[str, Any]]
 
 
-def read_jobs(path: Path) -> list[Job]:
+def read_jobs(path: Path, *, images: bool = False) -> list[Job]:
     """All lines of the input, checked.
 
+    Args:
+        images: contents of messages may be lists of text and image parts; images are files, seen from the input's
+            folder.
     Raises:
         DataError: a line is no JSON object with a prompt or messages, or repeats an id; file and line are named.
     """
     jobs: dict[Key, Job] = {}
     for where, number, record in records(path, read_text(path)):
-        job = Job(_key(where, record, number), _prompt(where, record))
+        job = Job(_key(where, record, number), _prompt(where, record, path.parent if images else None))
         if job.key in jobs:
             raise DataError(f"{where}: id {job.key!r} stands on an earlier line, too; ids must differ")
         jobs[job.key] = job
@@ -71,7 +74,7 @@ def _key(where: str, record: dict[str, Any], number: int) -> Key:
     return key
 
 
-def _prompt(where: str, record: dict[str, Any]) -> str | list[dict[str, str]]:
+def _prompt(where: str, record: dict[str, Any], folder: Path | None) -> str | list[dict[str, Any]]:
     match record:
         case {"prompt": _, "messages": _}:
             raise DataError(f'{where}: has both "prompt" and "messages"; drop one')
@@ -79,10 +82,13 @@ def _prompt(where: str, record: dict[str, Any]) -> str | list[dict[str, str]]:
             return text
         case {"messages": [_, *_]} if all(_is_message(message) for message in record["messages"]):
             return record["messages"]
+        case {"messages": [_, *_]} if folder is not None and all(map(_is_message_of_parts, record["messages"])):
+            return [{**message, "content": _found(where, message["content"], folder)} for message in record["messages"]]
         case {"prompt": _}:
             raise DataError(f'{where}: "prompt" must be a text that is not empty')
         case {"messages": _}:
-            raise DataError(f'{where}: "messages" must be a list of {{"role": ..., "content": ...}}, both texts')
+            kinds = "both texts" if folder is None else "both texts, or the content a list of text and image parts"
+            raise DataError(f'{where}: "messages" must be a list of {{"role": ..., "content": ...}}, {kinds}')
         case _:
             raise DataError(f'{where}: needs "prompt" or "messages"; it has {", ".join(record) or "nothing"}')
 
@@ -93,6 +99,35 @@ def _is_message(message: Any) -> bool:
             return len(message) == 2
         case _:
             return False
+
+
+def _is_message_of_parts(message: Any) -> bool:
+    match message:
+        case {"role": str(), "content": [_, *_] as parts}:
+            return len(message) == 2 and all(map(_is_part, parts))
+        case _:
+            return _is_message(message)
+
+
+def _is_part(part: Any) -> bool:
+    match part:
+        case {"type": "text", "text": str()} | {"type": "image", "image": str()}:
+            return len(part) == 2
+        case _:
+            return False
+
+
+def _found(where: str, content: Any, folder: Path) -> Any:
+    """A content with the files of its images."""
+    if isinstance(content, str):
+        return content
+    return [{**part, "image": _file(where, folder / part["image"])} if "image" in part else part for part in content]
+
+
+def _file(where: str, path: Path) -> Path:
+    if not path.is_file():
+        raise DataError(f"{where}: there is no image at {str(path)!r}; name one, seen from the folder of the input")
+    return path
 
 
 class Output:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anyorder.cli.files import read_stdin, read_text
 from anyorder.errors import ParameterError
+from anyorder.images import Image
 
 if TYPE_CHECKING:
     from anyorder.api import Prompt
     from anyorder.canvas import Hole
     from anyorder.models.loaded import LoadedModel
 
-Messages = list[dict[str, str]]
+Messages = list[dict[str, Any]]
 THINKING_IS_FOR_CHATS = "--thinking and --no-thinking need the chat template, which --raw and --hole leave out"
 
 
@@ -25,6 +27,7 @@ class PromptRequest:
 
     Attributes:
         hole, then: lengths of the gaps behind `text` and the texts that follow each; the last text may be missing.
+        image: what is shown before `text`.
     """
 
     text: str
@@ -33,6 +36,7 @@ class PromptRequest:
     thinking: bool | None = None
     hole: tuple[int, ...] = ()
     then: tuple[str, ...] = ()
+    image: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:
         for part in (self.text, self.system or "", *self.then):
@@ -53,26 +57,34 @@ class PromptRequest:
     def messages(self) -> Messages:
         """The prompt as a chat."""
         system = [{"role": "system", "content": self.system}] if self.system is not None else []
-        return [*system, {"role": "user", "content": self.text}]
+        return [*system, {"role": "user", "content": content_of(self.text, self.image)}]
 
-    def parts(self) -> list[str | Hole]:
-        """The prompt as text and holes."""
+    def parts(self) -> list[str | Hole | Image]:
+        """The prompt as images, text and holes."""
         from anyorder.canvas import Hole
 
-        parts: list[str | Hole] = [self.text] if self.text else []
+        parts: list[str | Hole | Image] = [*self.image, *([self.text] if self.text else [])]
         for length, text in zip_longest(self.hole, self.then):
             parts += [Hole(length), *([text] if text else [])]
         return parts
 
     def for_model(self, model: LoadedModel) -> Prompt:
-        """What `anyorder.stream` takes: holes as parts, a chat where the model knows chats, else the bare text."""
+        """What `anyorder.stream` takes: holes as parts, a chat where the model knows chats, else the bare prompt."""
         if self.hole:
             return self.parts()
         if self.system is not None and not has_chat_template(model):
             raise ParameterError(f"{model.source} has no chat template, so --system cannot be honoured; drop it")
         if self.thinking is not None and not has_chat_template(model):
             raise ParameterError(f"{model.source} has no chat template, so thinking cannot be switched; drop the flag")
-        return prompt_for(model, self.text if self.system is None else self.messages(), raw=self.raw)
+        if self.raw or not has_chat_template(model):
+            return self.parts() if self.image else self.text
+        return self.messages()
+
+
+def content_of(text: str, images: Sequence[Image]) -> str | list[dict[str, Any]]:
+    """A user's message; images come first, as Gemma's documentation recommends."""
+    shown = [{"type": "image", "image": image} for image in images]
+    return [*shown, {"type": "text", "text": text}] if shown else text
 
 
 def prompt_for(model: LoadedModel, prompt: str | Messages, *, raw: bool) -> Prompt:
