@@ -81,7 +81,8 @@ def test_the_first_frame_of_every_format_is_read(tmp_path: Path, name: str) -> N
     path = tmp_path / f"cat.{name.lower()}"
     more = {"save_all": True, "append_images": [painted(24, 12, 1)]} if name in ("GIF", "TIFF", "WEBP") else {}
     Pil.new("RGB", (24, 12), "teal").save(path, name, **more)
-    red, green, blue = anyorder.Image(path).read().getpixel((5, 5))
+    bands = anyorder.Image(path).read().split()
+    red, green, blue = (band.tobytes()[5 * 24 + 5] for band in bands)
     assert red < 20 < 100 < min(green, blue)
 
 

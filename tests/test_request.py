@@ -14,7 +14,8 @@ from anyorder.decoders.causal import CausalDecoder
 from anyorder.decoders.full import FullDecoder
 from anyorder.errors import ContextError, ModelError, ParameterError
 from anyorder.policies.catalog import POLICIES
-from anyorder.request import build_decoder, stored_columns
+from anyorder.request.decoder import build_decoder
+from anyorder.request.needs import stored_columns
 from anyorder.resolve import resolve
 
 LLADA = "LLaDA 8B Base/Instruct, LLaDA 1.5, iLLaDA"

@@ -17,7 +17,8 @@ from anyorder.generation import Fold, Generation, Stats
 from anyorder.models.load import load as load
 from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt, strip_padding
-from anyorder.request import build_decoder, stored_columns
+from anyorder.request.decoder import build_decoder
+from anyorder.request.needs import stored_columns
 from anyorder.resolve import resolve
 from anyorder.runner import Runner
 from anyorder.scoring import ScoreFold, ScoreMode, ScoreParams, Scores, build_scorer, resolve_scoring, without_holes

@@ -22,7 +22,7 @@ from anyorder.errors import ContextError, ModelError, ParameterError
 from anyorder.events import Event, Finished, Scored, Started
 from anyorder.params import CacheName, DecodeParams, Mode, did_you_mean
 from anyorder.pictures import Picture
-from anyorder.request import build_decoder
+from anyorder.request.decoder import build_decoder
 from anyorder.resolve import resolve
 from anyorder.window import Window
 

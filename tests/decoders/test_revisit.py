@@ -24,7 +24,7 @@ from anyorder.events import BlockFinished, Committed, Event, Finished
 from anyorder.params import DecodeParams
 from anyorder.policies.catalog import POLICIES
 from anyorder.policies.published import Knobs
-from anyorder.request import stored_columns, widest_pass
+from anyorder.request.needs import stored_columns, widest_pass
 from anyorder.resolve import resolve
 from anyorder.server.streams.answer import Answer
 from anyorder.window import Window
@@ -226,8 +226,10 @@ def test_blocks_learn_from_later_ones() -> None:
 
     def texts(earlier: int) -> list[tuple[int, ...]]:
         prompts = torch.randint(0, 20, (6, 7), generator=torch.Generator().manual_seed(1)).tolist()
-        params = {"block_length": 4, "threshold": 0.05, "edit_threshold": 0.0, "edit_blocks": earlier, "stop_ids": ()}
-        answers = anyorder.generate_batch(tiny("llada2_moe"), prompts, max_new_tokens=20, **params)
+        params = DecodeParams(
+            max_new_tokens=20, block_length=4, threshold=0.05, edit_threshold=0.0, edit_blocks=earlier, stop_ids=()
+        )
+        answers = anyorder.generate_batch(tiny("llada2_moe"), prompts, params)
         return [answer.ids for answer in answers]
 
     assert texts(0) != texts(1) != texts(2)

@@ -16,6 +16,7 @@ from torch import Tensor
 import anyorder
 from anyorder import Hole
 from anyorder.errors import ParameterError
+from anyorder.events import BlockFinished
 from anyorder.models.loaded import LoadedModel
 
 NONE: tuple[int, ...] = ()
@@ -273,13 +274,14 @@ def draft_and_edit(
     ("size", "length", "tau", "edit"), [(3, 17, 0.06, 0.05), (4, 12, 0.0, 0.0), (10, 9, 0.9, 0.06)]
 )
 def test_draft_and_edit(size: int, length: int, tau: float, edit: float, earlier: int, cache: str) -> None:
-    model, params = tiny("llada2_moe"), {"threshold": tau, "edit_threshold": edit, "edit_blocks": earlier}
+    model = tiny("llada2_moe")
+    params = anyorder.DecodeParams(threshold=tau, edit_threshold=edit, edit_blocks=earlier)
     for seed in range(4):
         prompt, stop = prompt_of(seed, size), 7 if seed % 2 else -1
         expected, passes = draft_and_edit(model, prompt, length, 4, tau, edit, earlier, stop)
         stop_ids = (stop,) if stop >= 0 else NONE
         answer = anyorder.generate(
-            model, prompt, max_new_tokens=length, block_length=4, cache=cache, stop_ids=stop_ids, **params
+            model, prompt, params, max_new_tokens=length, block_length=4, cache=cache, stop_ids=stop_ids
         )
         assert list(answer.ids) == expected
         assert answer.stats.passes == passes
@@ -302,3 +304,12 @@ def test_a_batch_is_its_requests_alone(family: str, temperature: float) -> None:
     params: dict[str, Any] = {"max_new_tokens": 21, "threshold": 0.06, "temperature": temperature}
     together = anyorder.generate_batch(model, prompts, **params)
     assert [answer.ids for answer in together] == [anyorder.generate(model, p, **params).ids for p in prompts]
+
+
+@pytest.mark.parametrize("family", ["nemotron_labs_diffusion", "wedlm"])
+def test_blocks_behind_a_prompt_are_counted_from_its_end(family: str) -> None:
+    events = anyorder.stream(
+        tiny(family), prompt_of(1, 21), max_new_tokens=14, block_length=4, mode="block", policy="threshold", stop_ids=()
+    )
+    finished = [(event.block, event.start, event.end) for event in events if isinstance(event, BlockFinished)]
+    assert finished == [(0, 21, 25), (1, 25, 29), (2, 29, 33), (3, 33, 35)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import zlib
 
 import torch
 
@@ -36,7 +37,7 @@ def tiny(family: str, *, dtype: torch.dtype = torch.float64, mask_token_id: int 
         rotary_dim=4 if family == "llada2_moe" else None, moe=EXPERTS if family == "llada2_moe" else None,
     )  # fmt: skip
     network = Transformer(config)
-    generator = torch.Generator().manual_seed(list(FAMILIES).index(family))
+    generator = torch.Generator().manual_seed(zlib.crc32(family.encode()))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * (0.5 if parameter.dim() > 1 else 1))

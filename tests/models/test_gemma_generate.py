@@ -325,7 +325,7 @@ def test_every_pass_is_that_of_transformers(case: Case, tmp_path: Path, monkeypa
         begun = [noise[sample].tolist() for noise in recording.begun]
         return Replayed(begun=begun, passes=flat[sample], first=len(prompts[sample]))
 
-    monkeypatch.setattr("anyorder.request.Draws", draws)
+    monkeypatch.setattr("anyorder.request.choosing.Draws", draws)
     heard = listen(monkeypatch, len(prompts))
     answers = anyorder.generate_batch(
         anyorder.load(tmp_path, dtype="float64"),

@@ -159,7 +159,9 @@ def test_every_pass_of_generate_is_the_one_of_transformers(
         )  # fmt: skip
         run = [step for canvas in recording.row(0, case.stops) for step in canvas]
         begun, length = [noise[0].tolist() for noise in recording.begun], ids.shape[1]
-        monkeypatch.setattr("anyorder.request.Draws", lambda *_: Replayed(begun=begun, passes=run, first=length))
+        monkeypatch.setattr(
+            "anyorder.request.choosing.Draws", lambda *_: Replayed(begun=begun, passes=run, first=length)
+        )
         heard = listen(monkeypatch, 1)[0]
         loaded = anyorder.load(tmp_path, dtype="float64", pack=False)
         answer = anyorder.generate(
@@ -193,8 +195,8 @@ def test_cache_and_company_change_nothing(model: anyorder.LoadedModel, changes: 
     changes = {"max_new_tokens": 19, "stop_ids": (), "measure_drift": changes.get("draft") is None} | changes
     prompts = [encoded(model, prompt) for prompt in PROMPTS.values()] + [[3, 5, 8]]
     alone = [anyorder.generate(model, prompt, **changes) for prompt in prompts]
-    bare = [anyorder.generate(model, prompt, **{**changes, "cache": "none", "draft": "none", "measure_drift": False})
-            for prompt in prompts]  # fmt: skip
+    plain: dict[str, Any] = changes | {"cache": "none", "draft": "none", "measure_drift": False}
+    bare = [anyorder.generate(model, prompt, **plain) for prompt in prompts]
     together = anyorder.generate_batch(model, prompts, **changes)
     assert [a.ids for a in alone] == [a.ids for a in bare] == [a.ids for a in together]
     if changes["measure_drift"]:
@@ -223,7 +225,7 @@ def test_what_is_in_an_image_matters(model: anyorder.LoadedModel) -> None:
 def test_the_tower_is_whole_where_the_rest_is_rounded(options: dict[str, Any], tmp_path: Path) -> None:
     """Of few bits or of few digits, the network reads the same vectors up to what its dtype rounds."""
     write(tmp_path)
-    exact, rounded = (anyorder.load(tmp_path, **given) for given in ({"dtype": "float32"}, options))
+    exact, rounded = anyorder.load(tmp_path, dtype="float32"), anyorder.load(tmp_path, **options)
     prompt = encoded(exact, PROMPTS["one image"])
     (picture,) = (part for part in prompt if isinstance(part, Picture))
     with torch.inference_mode():

@@ -39,7 +39,7 @@ def test_filters_and_logprobs_are_those_of_python(server: Live, gemma: LoadedMod
     """Each token has the probability that the last pass over its canvas gave it."""
     reply = server.chat(messages=MESSAGES, **ASKED, **given, logprobs=True, top_logprobs=3)
     entries = reply.json()["choices"][0]["logprobs"]["content"]
-    taken = {name: value for name, value in given.items() if value != 1 or name == "temperature"}
+    taken: dict[str, Any] = {name: value for name, value in given.items() if value != 1 or name == "temperature"}
     expected = anyorder.generate(gemma, MESSAGES, PARAMS, top_logprobs=3, **taken)
     assert len(entries) == len(expected.trace) == 20
     for entry, slot in zip(entries, expected.trace, strict=True):

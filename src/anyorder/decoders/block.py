@@ -243,5 +243,9 @@ class BlockDecoder(DecoderBase):
 
     def _finished_blocks(self) -> list[BlockFinished]:
         """The blocks that are finished now that this one is filled."""
+        return [self._block_finished()]
+
+    def _block_finished(self) -> BlockFinished:
+        """That this block is finished."""
         index, end = self.block.start // self.block_length, min(self.block.end, self.end)
-        return [BlockFinished(self.canvas.request, index, self.block.start, end, self.passes)]
+        return BlockFinished(self.canvas.request, index, self.block.start, end, self.passes)

@@ -17,7 +17,7 @@ from anyorder.errors import ParameterError
 from anyorder.events import Event, Finished, Remasked, Revised, Started
 from anyorder.generation import Fold
 from anyorder.params import DecodeParams
-from anyorder.request import build_decoder
+from anyorder.request.decoder import build_decoder
 from anyorder.resolve import resolve
 from anyorder.runner import Runner
 from anyorder.seams.replay import joint_commits

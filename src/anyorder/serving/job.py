@@ -11,7 +11,8 @@ from anyorder.engine.prefill import Prefill
 from anyorder.engine.sequence import Sequence as RunningSequence
 from anyorder.params import DecodeParams
 from anyorder.prompt import encode_prompt
-from anyorder.request import build_decoder, exact_prefix, stored_columns, widest_pass
+from anyorder.request.decoder import build_decoder
+from anyorder.request.needs import exact_prefix, stored_columns, widest_pass
 from anyorder.resolve import resolve
 from anyorder.serving.pool import Lease
 from anyorder.serving.ticket import Ticket

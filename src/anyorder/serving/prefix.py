@@ -49,7 +49,7 @@ class PrefixCache:
 
         Args:
             ids: of the prompt; its last column is left to be computed, since its logits are wanted.
-            kind: see `anyorder.request.exact_prefix`.
+            kind: see `anyorder.request.needs.exact_prefix`.
             block: the request takes whole blocks of this length only.
         Returns:
             columns that need not be computed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anyorder.prompt import encode_prompt
-from anyorder.request import exact_prefix, stored_columns
+from anyorder.request.needs import exact_prefix, stored_columns
 from anyorder.scoring import build_scorer, resolve_scoring, without_holes
 from anyorder.serving.job import Job
 from anyorder.serving.settings import ServiceSettings
