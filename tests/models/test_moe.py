@@ -157,13 +157,17 @@ def test_grouped_products_with_idle_experts_and_experts_of_many_tokens(
     ],
 )
 def test_products_are_grouped_on_cuda_where_torch_takes_them(
-    device: str, dtype: torch.dtype, width: int, grouped: bool
+    device: str, dtype: torch.dtype, width: int, grouped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is not grouped for its dtype or its rows is what `grouped_mm` refuses, also on a CPU."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
     x = cast(Tensor, SimpleNamespace(device=torch.device(device), dtype=dtype))
     matrices = torch.zeros(3, 16, width, dtype=dtype)
     assert moe_layer.can_group(x, torch.zeros(3, 4, 16, dtype=dtype), matrices) == grouped
     assert not moe_layer.can_group(cast(Tensor, SimpleNamespace(device=torch.device("mps"), dtype=dtype)), matrices)
+    with monkeypatch.context() as turing:
+        turing.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+        assert not moe_layer.can_group(x, matrices)
     ends = torch.tensor([2, 2, 5], dtype=torch.int32)
 
     def product() -> Tensor:

@@ -16,6 +16,9 @@ GROUPED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 GROUPED_ALIGNMENT = 16
 """Bytes that the rows of a grouped product's matrices must be a multiple of."""
 
+GROUPED_CAPABILITY = (8, 0)
+"""Of the oldest GPU that groups: Ampere."""
+
 Activation = Callable[[Tensor], Tensor]
 Matrices = Tensor | nn.ModuleList
 """Of all experts, [E, out, in]; or a product for each, as quantised ones are."""
@@ -82,8 +85,10 @@ def mix(
 
 def can_group(x: Tensor, *matrices: Tensor) -> bool:
     """Can an accelerator compute the products of all experts in one kernel, without asking how many rows each has?"""
+    if x.device.type != "cuda" or x.dtype not in GROUPED_DTYPES:
+        return False
     aligned = all(matrix.shape[-1] * matrix.element_size() % GROUPED_ALIGNMENT == 0 for matrix in matrices)
-    return x.device.type == "cuda" and x.dtype in GROUPED_DTYPES and aligned
+    return aligned and torch.cuda.get_device_capability(x.device) >= GROUPED_CAPABILITY
 
 
 def _grouped(rows: Tensor, counts: Tensor, gate_up: Tensor, down: Tensor, activation: Activation) -> Tensor:
