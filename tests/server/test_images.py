@@ -265,8 +265,18 @@ def test_how_many_images_a_request_may_have(seeing: Live) -> None:
     error = refused(seeing.chat(messages=[*user(text("a")), *user(*[small] * MOST), *user(small)]))
     assert (error["param"], error["code"]) == ("messages[2].content[0]", "too_many_images")
     assert f"at most {MOST}" in error["message"]
-    assert refused(seeing.chat(messages=user(*[small] * 5000)))["code"] == "too_many_images"
-    assert refused(seeing.chat(messages=user(*[text("")] * 50_000, shown(bomb()))))["param"]
+    assert refused(seeing.chat(messages=user(*[small] * 3000)))["code"] == "too_many_images"
+
+
+def test_how_many_parts_a_request_may_have(seeing: Live) -> None:
+    """Guards against contents whose checking holds up the streams of others."""
+    many = user(*[text("")] * 4000, shown(png()))
+    assert seeing.chat(messages=many, max_tokens=2).status_code == 200
+    error = refused(seeing.chat(messages=many * 70))
+    assert error["param"] == "messages"
+    assert "280070 parts in all; this server reads at most 4096" in error["message"]
+    items = user(*[{"type": "input_text", "text": ""}] * 5000)
+    assert refused(post(seeing, "/v1/responses", input=items))["param"] == "input"
 
 
 def test_what_is_told_of_text_only(seeing: Live) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from anyorder.channels.parts import CallArguments, CallBegun, Content, Part, Reasoning, Spoken
 from anyorder.scoring import ScoreMode
@@ -15,7 +15,7 @@ from anyorder.server.effort import Level
 from anyorder.server.streams.answer import Answer, Delta
 from anyorder.server.streams.tokens import Token
 from anyorder.server.wire.logprobs import LogprobsMode, as_chat, checked_top, score_mode
-from anyorder.server.wire.messages import ChatMessage
+from anyorder.server.wire.messages import ChatMessage, checked_parts
 from anyorder.server.wire.tools import WithTools
 
 PREFIX = "chatcmpl"
@@ -28,7 +28,7 @@ READ = ("tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "chat
 class ChatRequest(WithTools):
     """A chat to answer."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1024)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1024), BeforeValidator(checked_parts)]
     logprobs: bool = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     logprobs_mode: LogprobsMode | None = None

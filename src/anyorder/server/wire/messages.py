@@ -12,6 +12,8 @@ from anyorder.server.errors import ApiError, bad_request, unsupported
 from anyorder.server.wire.common import Wire
 from anyorder.server.wire.images import ImagePart, by_type
 
+MAX_PARTS = 4096
+"""Of all contents of a request: checking hundreds of thousands would hold up everybody's streams."""
 OWNERS = {
     "tool_calls": "assistant",
     "reasoning_content": "assistant",
@@ -72,6 +74,20 @@ class ChatMessage(Wire):
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
     provider_specific_fields: dict[str, Any] | None = None
     """LiteLLM's copy of what the answer had besides OpenAI's fields; it says nothing new."""
+
+
+def checked_parts(messages: object) -> object:
+    """What is to become the messages of a chat, or the items of an input, before anything else of it is looked at.
+
+    Raises:
+        ValueError: its contents have too many parts.
+    """
+    said = [message for message in messages if isinstance(message, dict)] if isinstance(messages, list) else []
+    contents = [message.get(name) for message in said for name in ("content", "output")]
+    count = sum(len(content) for content in contents if isinstance(content, list))
+    if count > MAX_PARTS:
+        raise ValueError(f"contents have {count} parts in all; this server reads at most {MAX_PARTS} of a request")
+    return messages
 
 
 def image_params(messages: Sequence[ChatMessage]) -> list[str]:

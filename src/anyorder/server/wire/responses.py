@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from anyorder.server.errors import unsupported
 from anyorder.server.wire.common import NEUTRAL, Neutral, StreamOptions, Wire, check_neutral
+from anyorder.server.wire.messages import checked_parts
 
 LOGPROBS = "message.output_text.logprobs"
 INCLUDABLE = (LOGPROBS, "reasoning.encrypted_content")
@@ -52,7 +53,9 @@ class ResponsesRequest(Wire):
     """An input to answer; what `REFUSED` and `LABELS` name has been taken out of it."""
 
     model: str
-    input: Annotated[str | list[dict[str, Any]], Field(min_length=1, max_length=8 << 20)]
+    input: Annotated[
+        str | list[dict[str, Any]], Field(min_length=1, max_length=8 << 20), BeforeValidator(checked_parts)
+    ]
     instructions: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     temperature: float | None = None
