@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from PIL import Image as Pil
+from PIL import ImageOps
 from safetensors.torch import load_file, save_file
 from tests.engine.tiny import tiny
 from tests.models.pictures import SPELT, painted, write_talking
@@ -73,6 +74,45 @@ def test_a_photo_is_turned_as_its_camera_says(tmp_path: Path) -> None:
     exif[0x0112] = 6  # a quarter turn
     painted(40, 20).save(tmp_path / "photo.jpg", exif=exif)
     assert anyorder.Image(tmp_path / "photo.jpg").read().size == (20, 40)
+
+
+@pytest.mark.parametrize("orientation", range(10))
+def test_every_turn_is_pillows_own(orientation: int) -> None:
+    exif = Pil.Exif()
+    exif[0x0112] = orientation
+    file = BytesIO()
+    painted(12, 7).save(file, "PNG", exif=exif)
+    ours, theirs = anyorder.Image(file.getvalue()).read(), ImageOps.exif_transpose(Pil.open(file))
+    assert (ours.size, ours.tobytes()) == (theirs.size, theirs.tobytes())
+
+
+@pytest.mark.parametrize("tag", [0x0100, 0x011B])  # they hold numbers
+def test_a_damaged_tag_of_a_photo_is_no_reason_to_fail(tag: int) -> None:
+    """Guards against tags that are written anew when the image is turned: `struct.error` and `TypeError` came of it."""
+    exif = Pil.Exif()
+    exif[0x0112], exif[0x010E] = 6, "a photo"
+    file = BytesIO()
+    painted(40, 20).save(file, "JPEG", exif=exif)
+    damaged = file.getvalue().replace(b"\x01\x0e\0\2", tag.to_bytes(2) + b"\0\2")
+    with pytest.raises((struct.error, TypeError)):
+        ImageOps.exif_transpose(Pil.open(BytesIO(damaged)))
+    assert anyorder.Image(damaged).read().size == (20, 40)
+
+
+class Stumbling(Pil.Image):
+    """An image whose reader has a bug."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._mode, self._size = "RGB", (4, 4)
+
+    def load(self) -> Any:
+        raise struct.error("required argument is not an integer")
+
+
+def test_whatever_a_reader_stumbles_over_is_told_of_the_image() -> None:
+    with pytest.raises(ParameterError, match="an image cannot be read as an image: required argument"):
+        anyorder.Image(Stumbling()).read()
 
 
 @pytest.mark.parametrize("name", ["GIF", "TIFF", "WEBP", "BMP", "PNG"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -18,6 +19,10 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 KNOWN = f"formats are {', '.join(FORMATS)}"
 MAX_PIXELS = 64_000_000
 """Of an image before it is scaled down; a few kilobytes may claim to be more."""
+STUMBLES = (
+    OSError, ValueError, SyntaxError, EOFError, TypeError, LookupError, ArithmeticError, MemoryError, struct.error,
+)  # fmt: skip
+"""What Pillow's readers raise over damaged files."""
 TRANSPARENT = ("RGBA", "LA", "PA", "La", "RGBa")
 
 
@@ -64,7 +69,9 @@ class Image:
             raise ParameterError(f"there is no image at {str(source)!r}", param="prompt") from None
         except Pil.UnidentifiedImageError:
             raise ParameterError(f"{self._name} cannot be read as an image: {KNOWN}", param="prompt") from None
-        except (OSError, ValueError, SyntaxError, EOFError) as error:
+        except ParameterError:
+            raise
+        except STUMBLES as error:
             told = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
             raise ParameterError(f"{self._name} cannot be read as an image: {told}; {KNOWN}", param="prompt") from None
 
@@ -118,16 +125,34 @@ def _file(source: str | Path | bytes) -> Path | BytesIO:
 
 
 def _decoded(opened: PilImage) -> PilImage:
-    from PIL import ImageOps
-
     _check_size(opened.width, opened.height)
     if opened.mode == "F" or opened.mode.startswith("I"):  # converting would cut off all but the darkest shades
         raise ParameterError(
             f"an image of mode {opened.mode!r} has more than 8 bits a colour; save it with 8", param="prompt"
         )
-    turned = ImageOps.exif_transpose(opened)
+    turned = _turned(opened)
     transparent = turned.mode in TRANSPARENT or "transparency" in turned.info
     return turned.convert("RGBA" if transparent else "RGB")
+
+
+def _turned(opened: PilImage) -> PilImage:
+    """Upright, as its camera says. Pillow's own `exif_transpose` also writes the other tags anew, which fails where one
+    of them is damaged."""
+    from PIL.ExifTags import Base
+    from PIL.Image import Transpose
+
+    opened.load()  # some files say it behind their pixels
+    turns = {
+        2: Transpose.FLIP_LEFT_RIGHT,
+        3: Transpose.ROTATE_180,
+        4: Transpose.FLIP_TOP_BOTTOM,
+        5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_270,
+        7: Transpose.TRANSVERSE,
+        8: Transpose.ROTATE_90,
+    }
+    turn = turns.get(opened.getexif().get(Base.Orientation, 1))
+    return opened if turn is None else opened.transpose(turn)
 
 
 def _check_size(width: int, height: int) -> None:
