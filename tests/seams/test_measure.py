@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
+from tests.engine.tiny import tiny
 
 import anyorder
 from anyorder.errors import ParameterError
@@ -143,3 +144,29 @@ def test_wrong_events_are_refused(model: LoadedModel) -> None:
         measure_seams(model, [run.events[0], Committed(0, 1, (2,), (5,), (0.5,)), *run.events[1:]], max_new_tokens=3)
     with pytest.raises(ParameterError, match=r"`cfg_scale` is 1\.0, make it 0"):
         measure_seams(model, run.events, max_new_tokens=3, cfg_scale=1.0)
+
+
+BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "edited": ("llada2_moe", {"threshold": 0.06, "edit_threshold": 0.95}),
+    "earlier blocks edited": ("llada2_moe", {"threshold": 0.06, "edit_threshold": 0.95, "edit_blocks": 1}),
+    "sliding window": ("wedlm", {"entropy_threshold": 2.8}),
+    "a narrow sliding window": ("wedlm", {"entropy_threshold": 2.8, "block_length": 3}),
+}
+
+
+@pytest.mark.parametrize(("family", "params"), BLOCKS.values(), ids=BLOCKS.keys())
+def test_a_pass_is_read_again_as_it_was(family: str, params: dict[str, Any]) -> None:
+    """What its tokens had alone is the confidence that they were committed with. Guards against candidates that do not
+    stand in the order of their slots: a decoder that edits has those of committed slots behind them."""
+    model, measured = tiny(family), 0
+    for seed in range(5):
+        prompt = [5 + seed, 6, 7]
+        run = anyorder.stream(model, prompt, max_new_tokens=20, stop_ids=(), **params)
+        run.generations()
+        commits = {event.pass_index: event for event in run.events if isinstance(event, Committed)}
+        for gap in measure_seams(model, run.events, max_new_tokens=20, stop_ids=(), **params).passes:
+            event = commits[gap.pass_index]
+            own = dict(zip(event.slots, event.confidence, strict=True))
+            assert gap.product == pytest.approx(sum(math.log(own[slot]) for slot in gap.slots), abs=1e-5)
+            measured += 1
+    assert measured

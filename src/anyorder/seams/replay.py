@@ -60,7 +60,7 @@ def _joint(decoder: FullDecoder | BlockDecoder, window: Window, event: Committed
     surest = sorted(range(len(event.slots)), key=lambda i: (-event.confidence[i], event.slots[i]))
     kept = [i for i in surest if event.slots[i] < end]
     slots = torch.tensor([event.slots[i] for i in kept])
-    candidate = torch.searchsorted(decoder.slots, slots)
+    candidate = _places(decoder.slots, slots)
     whole = decoder.uncached(window)
     return JointCommit(
         pass_index=event.pass_index,
@@ -74,8 +74,14 @@ def _decision(candidates: Tensor, event: Committed | None) -> Tensor:
     """[3, n], what the pass decided: see `Decoder.apply`."""
     decision = torch.zeros((3, candidates.shape[0]), dtype=torch.float64)
     if event is not None:
-        at = torch.searchsorted(candidates, torch.tensor(event.slots))
+        at = _places(candidates, torch.tensor(event.slots))
         decision[0, at] = torch.tensor(event.ids, dtype=torch.float64)
         decision[1, at] = torch.tensor(event.confidence, dtype=torch.float64)
         decision[2, at] = 1
     return decision
+
+
+def _places(candidates: Tensor, slots: Tensor) -> Tensor:
+    """[n] int64, where each of some candidates stands among all; a decoder that edits has the open ones first."""
+    order = candidates.argsort()
+    return order[torch.searchsorted(candidates, slots, sorter=order)]
