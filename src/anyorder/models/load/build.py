@@ -65,13 +65,13 @@ def build(
             lay_out.experts(name, pieces[name])
         else:
             _copy(network, name, pieces[name], checkpoint, torch.empty(0, dtype=_dtype(name, dtype), device=device))
-    if scheme is not None:
-        _give_back()
+        if scheme is not None:
+            _give_back()
     return network.eval().requires_grad_(not laid_out)  # oneDNN and quantised products have no gradient
 
 
 def _give_back() -> None:
-    """What rounding freed goes back to the system; glibc would keep it for the next time."""
+    """What rounding freed goes back to the system; glibc would keep it, in pieces too small for the next time."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 
