@@ -180,3 +180,15 @@ def test_a_machine_is_measured_with_the_shapes_of_the_model(monkeypatch: pytest.
     assert min(found.layer_s, found.token_s, found.window_s) >= 0
     assert steps[0] == "a large matrix product"
     assert len(steps) == 5
+
+
+@pytest.mark.parametrize("family", ["bd3lm", "diffusion_gemma", "llada2_moe"])
+def test_a_network_of_other_layers_is_measured_by_its_sizes(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against "only plain transformers take an adapter", which nobody had asked for."""
+    monkeypatch.setattr("anyorder.plan.probe.SECONDS", 0.0)
+    monkeypatch.setattr("anyorder.plan.probe.ROWS", (1, 2))
+    monkeypatch.setattr("anyorder.plan.probe.PROBE_BYTES", 1)
+    monkeypatch.setattr("anyorder.rates.SECONDS", 0.0)
+    raw = json.loads((Path(__file__).parents[1] / "reference" / family / "config.json").read_text("utf-8"))
+    config = recognise(raw).parse(raw)
+    assert measure(config, dtype=torch.float32, device=torch.device("cpu"), name="here").measured

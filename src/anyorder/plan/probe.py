@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 
 import torch
@@ -39,9 +39,12 @@ def measure(
 ) -> Machine:
     """Rates of a device at a model's shapes; takes some ten seconds on a CPU.
 
+    What is run are plain layers of the model's sizes, whatever else it has in them: rates are not a matter of norms.
+
     Args:
         report: told of what is measured next.
     """
+    config = _plain(config)
     report("a large matrix product")
     rate = matrix_rate(dtype, device)
     matrices = list(_matrices(config, dtype, device))
@@ -63,6 +66,11 @@ def measure(
     machine = replace(machine, attention_rate=_attention_rate(config, dtype, device))
     layer, token, window = _rest(config, machine, dtype, device)
     return replace(machine, layer_s=layer, token_s=token, window_s=window)
+
+
+def _plain(config: ModelConfig) -> ModelConfig:
+    """The sizes of a network with other layers, as a plain transformer has them."""
+    return ModelConfig(**{field.name: getattr(config, field.name) for field in fields(ModelConfig)})
 
 
 def _rising(products: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
