@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Loads
 
 from anyorder.cli.seams_view import seams_text
+from anyorder.models.families import FAMILIES
 from anyorder.seams import Pair, PassGap, SeamReport
 
 
@@ -37,6 +39,13 @@ def test_seams_are_not_for_a_batch(cli: Cli) -> None:
     result = cli("generate", "--input", "x.jsonl", "--output", "y.jsonl", "--seams")
     assert result.code == 2
     assert "drop --seams" in result.err
+
+
+def test_a_model_that_has_none_says_so_before_it_answers(cli: Cli, loads: Loads) -> None:
+    loads.model = replace(loads.model, spec=FAMILIES["diffusion_gemma"])
+    result = cli("generate", "Hi", "--seams")
+    assert (result.code, result.out) == (2, "")
+    assert "decides its slots anew in every pass, so that no pass is final: no `seams`" in " ".join(result.err.split())
 
 
 def test_the_worst_pairs_are_marked_in_their_text() -> None:

@@ -149,7 +149,7 @@ def test_a_server_of_ours_is_swept_to_the_same_texts(cli: Cli, tmp_path: Path) -
         (["--url", "http://127.0.0.1:1/v1", "--timeout", "0"], "`timeout` must be above 0 seconds"),
         (["--url", "http://127.0.0.1:1/v1"], "http://127.0.0.1:1/v1/ does not answer (connect)"),
         (["--url", "http://127.0.0.1:1/v1", "--seams"], "--seams asks a model that is loaded here"),
-        (["--seams", "--cfg-scale", "1"], "`seams` cannot be measured with guidance"),
+        (["--seams", "--cfg-scale", "1"], "seams are measured of what the model itself predicts"),
         (["--judge", "http://127.0.0.1:1/v1"], "http://127.0.0.1:1/v1/ does not answer (connect)"),
         (["--judge", "http://127.0.0.1:1/v1", "--judge-model", "m", "--check", "exact"], "are two ways to grade"),
     ],

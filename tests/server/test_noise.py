@@ -14,7 +14,9 @@ from tests.server.live import Live, live
 
 import anyorder
 from anyorder import DecodeParams
+from anyorder.errors import ParameterError
 from anyorder.models.loaded import LoadedModel
+from anyorder.seams import measure_seams
 
 FOLDER = Path(__file__).parents[1] / "reference" / "diffusion_gemma"
 MESSAGES = [{"role": "user", "content": "7 8 9"}]
@@ -54,3 +56,17 @@ def test_what_noise_cannot_have_is_refused_by_its_name(server: Live) -> None:
     error = reply.json()["error"]
     assert (reply.status_code, error["param"]) == (400, "diffusion.threshold")
     assert "`threshold` is not supported where a canvas of noise is cleaned (DiffusionGemma" in error["message"]
+
+
+def test_seams_are_refused_before_the_answer(server: Live, gemma: LoadedModel) -> None:
+    """Guards against a stream that breaks off behind its last token; the causal mode has none and says so."""
+    wanted: dict[str, Any] = {"messages": MESSAGES, "max_tokens": 4, "stream_format": "events", "seams": True}
+    reply = server.chat(**wanted)
+    error = reply.json()["error"]
+    assert (reply.status_code, error["param"]) == (400, "seams")
+    assert "DiffusionGemma 26B-A4B decides its slots anew in every pass" in error["message"]
+    assert server.chat(**wanted, diffusion={"mode": "causal"}).text.endswith("data: [DONE]\n\n")
+    run = anyorder.stream(gemma, MESSAGES, PARAMS)
+    run.generations()
+    with pytest.raises(ParameterError, match="no pass is final"):
+        measure_seams(gemma, run.events, PARAMS)

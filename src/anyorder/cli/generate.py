@@ -93,10 +93,18 @@ def command(
         params.setdefault("max_new_tokens", 0)  # as `anyorder.infill`: nothing behind the text unless asked for
     decode_params = DecodeParams.of(**params)
     model = load_model(load)
+    if "seams" in show:
+        _check_seams(model, decode_params)
     if "json" in show:
         _print_json(model, request, decode_params, seams="seams" in show)
     else:
         _show(model, request, decode_params, animate="no_live" not in show, seams="seams" in show)
+
+
+def _check_seams(model: LoadedModel, params: DecodeParams) -> None:
+    from anyorder.seams import check_seams
+
+    check_seams(model, params)
 
 
 def _refuse_beside_batch(prompt: str | None, ask: dict[str, Any], show: dict[str, Any]) -> None:

@@ -68,6 +68,28 @@ def measure_seams(
     return SeamReport(passes=tuple(passes), forwards=scorer.windows)
 
 
+def check_seams(model: LoadedModel, params: DecodeParams) -> None:
+    """Refuse what never has seams that could be measured; before the request runs, where one can.
+
+    Args:
+        params: of the request, from `resolve` or not.
+    Raises:
+        ParameterError: guidance, or slots that every pass decides anew.
+    """
+    if params.cfg_scale:
+        raise ParameterError(
+            f"seams are measured of what the model itself predicts; `cfg_scale` is {params.cfg_scale}, make it 0",
+            param="cfg_scale",
+        )
+    mode = model.spec.decoder if params.mode == "auto" else params.mode
+    if model.spec.noise == "uniform" and mode != "causal":
+        raise ParameterError(
+            f"{model.spec.title} decides its slots anew in every pass, so that no pass is final: no `seams`; drop them "
+            "or use mode 'causal'",
+            param="seams",
+        )
+
+
 def build_seam_scorer(
     model: LoadedModel, events: Sequence[Event], params: DecodeParams, *, tokens: int, request: int = 0
 ) -> SeamScorer:
@@ -79,7 +101,8 @@ def build_seam_scorer(
         ParameterError: see `measure_seams`.
     """
     prompt = prompt_of(events)
-    _check(params, events)
+    check_seams(model, params)
+    _check(events)
     fold = Fold(lambda ids: "", model.stop_ids if params.stop_ids is None else params.stop_ids, lambda: 0.0, 0.0)
     for event in events:
         fold.add(event)
@@ -93,8 +116,7 @@ def build_seam_scorer(
     )
     if params.mode == "causal":
         return SeamScorer(canvas, (), Sampling(mask_id=None), tokens=tokens)
-    if not isinstance(decoder, FullDecoder | BlockDecoder):
-        raise ParameterError(f"{model.spec.title} decides its slots anew in every pass: no seams", param="events")
+    assert isinstance(decoder, FullDecoder | BlockDecoder), "`check_seams` has refused the others"
     commits = joint_commits(decoder, events, fold.answer_end() + 1)
     return SeamScorer(canvas, commits, decoder.chooser.sampling, tokens=tokens)
 
@@ -112,13 +134,8 @@ def prompt_of(events: Sequence[Event]) -> list[int | Hole]:
     return [Hole(1) if slot in open_slots else token for slot, token in enumerate(started.ids[: started.answer_start])]
 
 
-def _check(params: DecodeParams, events: Sequence[Event]) -> None:
-    if params.cfg_scale:
-        raise ParameterError(
-            f"seams are measured of what the model itself predicts; `cfg_scale` is {params.cfg_scale}, make it 0",
-            param="cfg_scale",
-        )
+def _check(events: Sequence[Event]) -> None:
     if any(isinstance(event, Revised | Remasked) for event in events):
         raise ParameterError(
-            "slots of this request were decided anew, so that no pass is final: no seams", param="events"
+            "slots of this request were decided anew, so that no pass is final: no `seams`", param="seams"
         )

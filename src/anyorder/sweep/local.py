@@ -13,7 +13,7 @@ from anyorder.errors import ParameterError
 from anyorder.models.loaded import LoadedModel
 from anyorder.params import DecodeParams
 from anyorder.prompt import Prompt, encode_prompt
-from anyorder.seams import measure_seams
+from anyorder.seams import check_seams, measure_seams
 from anyorder.sweep.answer import Answer
 from anyorder.sweep.items import Gap, Item
 from anyorder.sweep.settings import Setting
@@ -52,8 +52,8 @@ class LocalSubject:
         """As `anyorder.stream` checks it; runs no pass."""
         if setting.request:
             raise ParameterError(f"setting {setting.name!r} has a `request`, which is for endpoints; drop it")
-        if self.seams and setting.params.get("cfg_scale"):
-            raise ParameterError("`seams` cannot be measured with guidance; drop it or `cfg_scale`", param="seams")
+        if self.seams:
+            check_seams(self.model, DecodeParams.of(**setting.params))
         self._stream(item, setting, 0)
 
     def answer(self, item: Item, setting: Setting, sample: int) -> Answer:
