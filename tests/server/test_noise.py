@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from anyorder import DecodeParams
 from anyorder.errors import ParameterError
 from anyorder.models.loaded import LoadedModel
 from anyorder.seams import measure_seams
+from anyorder.server.wire.common import EXTENSIONS
 
 FOLDER = Path(__file__).parents[1] / "reference" / "diffusion_gemma"
 MESSAGES = [{"role": "user", "content": "7 8 9"}]
@@ -70,3 +71,22 @@ def test_seams_are_refused_before_the_answer(server: Live, gemma: LoadedModel) -
     run.generations()
     with pytest.raises(ParameterError, match="no pass is final"):
         measure_seams(gemma, run.events, PARAMS)
+
+
+CLEANING = {"t_min": 0.2, "t_max": 1.5, "stability_threshold": 2, "confidence_threshold": 3.0, "entropy_bound": 1.0}
+
+
+def test_how_a_canvas_is_cleaned_is_up_to_the_request(server: Live, gemma: LoadedModel) -> None:
+    found = server.chat(messages=MESSAGES, **ASKED | {"diffusion": {"steps": 5, **CLEANING}}).json()
+    expected = anyorder.generate(gemma, MESSAGES, PARAMS, **CLEANING)
+    assert found["choices"][0]["message"]["content"] == expected.text
+    assert found["usage"]["diffusion"]["passes"] == expected.stats.passes
+    plain = server.chat(messages=MESSAGES, **ASKED).json()
+    assert found["choices"][0]["message"]["content"] != plain["choices"][0]["message"]["content"]
+
+
+def test_every_parameter_can_be_sent() -> None:
+    """Guards against one that was added to Python and forgotten here; those left have names of OpenAI's."""
+    own = {"max_new_tokens", "temperature", "top_p", "top_k", "top_logprobs", "seed", "logit_bias"}
+    python_only = {"measure_drift"}  # twice the work, to learn of the cache
+    assert {field.name for field in fields(DecodeParams)} == {*EXTENSIONS} | own | python_only

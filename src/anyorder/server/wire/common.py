@@ -17,9 +17,10 @@ MAX_STOPS, MAX_STOP_LENGTH, MAX_BIASES = 4, 64, 300
 
 EXTENSIONS = (
     "mode", "policy", "steps", "threshold", "factor", "entropy_bound", "entropy_threshold", "position_penalty",
-    "alg_temp", "eps", "window", "block_length", "sub_block_length", "edit_threshold", "edit_passes", "edit_blocks",
-    "first_block_length", "growth", "draft", "draft_length", "cfg_scale", "cache", "stop_ids", "banned_ids",
-    "forced", "logits_eos_inf", "confidence_eos_eot_inf",
+    "alg_temp", "eps", "noise", "t_min", "t_max", "stability_threshold", "confidence_threshold", "window",
+    "block_length", "sub_block_length", "first_block_length", "edit_threshold", "edit_passes", "edit_blocks", "growth",
+    "draft", "draft_length", "cfg_scale", "cache", "stop_ids", "banned_ids", "forced", "logits_eos_inf",
+    "confidence_eos_eot_inf",
 )  # fmt: skip
 """Fields of `DecodeParams` that a request may set in its object `diffusion`."""
 
