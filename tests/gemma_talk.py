@@ -14,23 +14,32 @@ from anyorder.models.loaded import LoadedModel
 from anyorder.models.tokenizer import Tokenizer
 from anyorder.models.tokenizer_files import TokenizerFiles
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789 \n<>|/.?:"
-CONTROL = ("<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>", "<|think|>")
+LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789 \n<>|/.?:_{}"'
+CONTROL = (
+    "<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>", "<|think|>", "<|tool>", "<tool|>", "<|tool_call>",
+    "<tool_call|>", '<|"|>',
+)  # fmt: skip
 TEMPLATE = (
     "{% macro spoken(text) %}{% for part in text.split('<channel|>') %}"
     "{{ part.split('<|channel>')[0] }}{% endfor %}{% endmacro %}"
     "{{ bos_token }}{% set system = messages[0].role == 'system' %}"
-    "{% if system or enable_thinking %}{{ '<|turn>system\n' }}{% if enable_thinking %}{{ '<|think|>\n' }}{% endif %}"
-    "{% if system %}{{ messages[0].content | trim }}{% endif %}{{ '<turn|>\n' }}{% endif %}"
+    "{% if system or tools or enable_thinking %}{{ '<|turn>system\n' }}"
+    "{% if enable_thinking %}{{ '<|think|>\n' }}{% endif %}"
+    "{% if system %}{{ messages[0].content | trim }}{% endif %}"
+    "{% for tool in tools or [] %}{{ '<|tool>declaration:' + tool.function.name + '{}<tool|>' }}{% endfor %}"
+    "{{ '<turn|>\n' }}{% endif %}"
     "{% for message in messages if message.role != 'system' %}"
     "{{ '<|turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' }}"
-    "{% if message.role == 'assistant' %}{{ spoken(message.content) | trim }}"
+    "{% for call in message.tool_calls or [] %}{{ '<|tool_call>call:' + call.function.name + '{}<tool_call|>' }}"
+    "{% endfor %}{% if message.role == 'assistant' %}{{ spoken(message.content) | trim }}"
     "{% else %}{{ message.content | trim }}{% endif %}{{ '<turn|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|turn>model\n' }}"
     "{% if not enable_thinking | default(false) %}{{ '<|channel>thought\n<channel|>' }}{% endif %}{% endif %}"
 )
-"""Written anew: thoughts of earlier turns are left out, `<|think|>` opens the system turn, and with thinking off the
-answer begins behind an empty channel."""
+"""Written anew, with the facts of the published one (of 2026): thoughts of earlier turns are left out, `<|think|>` and
+a newline open the first system turn, tools are declared at its end, calls stand before the words of their turn, and
+with thinking off, or not spoken of, the answer begins behind an empty channel. Schemas, arguments and results of tools
+are left out."""
 
 
 def backend() -> Backend:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
+from anyorder.channels.marked import marked, with_tokens
 from anyorder.channels.parser import Channels
 from anyorder.channels.parts import Spoken
 from anyorder.channels.syntax import ReasoningSyntax, Syntax, syntax_of
@@ -18,8 +20,6 @@ from anyorder.prompt import Prompt, is_chat
 if TYPE_CHECKING:
     from anyorder.models.loaded import LoadedModel
     from anyorder.models.tokenizer import Tokenizer
-
-SPELT = "\U0010fffe"  # no character, so no text has it: stands inside a marker that is only spelt
 
 
 def template_inputs(model: LoadedModel, prompt: Prompt, thinking: bool | None) -> TemplateInputs | None:
@@ -80,14 +80,15 @@ class Reader:
 
     def read(self, ids: Sequence[int]) -> Said:
         """An answer, without its stop token, by channel. A channel that was not closed is reasoning to the end."""
-        channels, spoken = Channels(self.syntax, thinking=self.begun), Spoken()
+        channels = Channels(with_tokens(self.syntax, self.markers.values()), thinking=self.begun)
+        spoken = Spoken()
         spoken.add(channels.push(self._marked(ids)))
         spoken.add(channels.flush())
         end = max((end for _, end in channels.spans), default=0)
         tokens = bisect_left(range(len(ids)), end, key=lambda count: len(self._marked(ids[:count]))) if end else 0
         if not tokens:
             return Said(self.tokenizer.decode(list(ids)))
-        return Said(self._answer(ids[tokens:], spoken), _unspelt(spoken.reasoning) or None, tokens)
+        return Said(self._answer(ids[tokens:], spoken), spoken.reasoning or None, tokens)
 
     def _answer(self, rest: Sequence[int], spoken: Spoken) -> str:
         assert self.syntax.reasoning is not None
@@ -96,27 +97,32 @@ class Reader:
         return spoken.content  # a token may hold the end of the marker and the beginning of the answer
 
     def _marked(self, ids: Sequence[int]) -> str:
-        """The text with the markers that are tokens; those that are only spelt hold `SPELT`."""
-        text, run = "", list[int]()
-        for token in ids:
-            if token in self.markers:
-                text += self._words(run) + self.markers[token]
-                run = []
-            else:
-                run.append(token)
-        return text + self._words(run)
+        return decode_marked(self.tokenizer, ids, self.markers)
 
-    def _words(self, run: Sequence[int]) -> str:
-        text = self.tokenizer.decode(list(run))
-        for marker in self.markers.values():
-            text = text.replace(marker, f"{marker[0]}{SPELT}{marker[1:]}")
-        return text
+
+def decode_marked(tokenizer: Tokenizer, ids: Sequence[int], markers: Mapping[int, str]) -> str:
+    """Ids to text for a reader of channels: markers that are control tokens are there, and `marked`.
+
+    Args:
+        markers: from `marker_tokens`.
+    """
+    if markers.keys().isdisjoint(ids):
+        return tokenizer.decode(list(ids))
+    starts = [0, *(at for at, token in enumerate(ids) if token in markers and at), len(ids)]
+    return "".join(_run(tokenizer, ids[start:end], markers) for start, end in pairwise(starts))
+
+
+def _run(tokenizer: Tokenizer, ids: Sequence[int], markers: Mapping[int, str]) -> str:
+    """Text of ids of which only the first may be a marker, decoded together: some decoders drop a leading blank."""
+    text = tokenizer.decode(list(ids), shown=frozenset(markers))
+    marker = markers.get(ids[0], "")
+    return marked(marker) + text.removeprefix(marker) if marker else text
 
 
 def marker_tokens(tokenizer: Tokenizer, syntax: Syntax) -> dict[int, str]:
     """The control tokens among the markers of a syntax: id -> string."""
     found = ((tokenizer.token_id(marker), marker) for marker in syntax.markers)
-    return {token: marker for token, marker in found if token is not None}
+    return {token: marker for token, marker in found if token is not None and tokenizer.is_control(token)}
 
 
 def opens_reasoning(tokenizer: Tokenizer, way: ReasoningSyntax, inputs: TemplateInputs) -> bool:
@@ -131,10 +137,6 @@ def _syntax(model: LoadedModel) -> Syntax:
 
 def _template(model: LoadedModel) -> str:
     return (model.tokenizer.chat_template if model.tokenizer else None) or ""
-
-
-def _unspelt(text: str) -> str:
-    return text.replace(SPELT, "")
 
 
 def _name(model: LoadedModel) -> str:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.gemma_talk import forced, talking_gemma
 
 import anyorder
 from anyorder.errors import MissingExtra, ParameterError
@@ -20,7 +21,8 @@ from anyorder.sweep.answer import Answer
 from anyorder.sweep.catalog import CATALOG, find
 from anyorder.sweep.code import completed, extract
 from anyorder.sweep.exams import task_of
-from anyorder.sweep.items import Gap, Task
+from anyorder.sweep.graders import exact
+from anyorder.sweep.items import Gap, Item, Task
 from anyorder.sweep.local import LocalSubject
 from anyorder.sweep.run import Plan, sweep
 from anyorder.sweep.settings import named
@@ -191,6 +193,17 @@ def test_gaps_are_as_long_as_their_texts_in_the_models_tokens() -> None:
     answer = LocalSubject(model).answer(task.items[0], setting, 0)
     assert len(answer.text) == len(task.items[0].references[0])
     assert LocalSubject(model).identity()["weights"] == LocalSubject(model).identity()["weights"]
+
+
+def test_reasoning_is_not_graded() -> None:
+    model = talking_gemma()
+    said = {"forced": forced(model, "<|channel>thought\n12? no.<channel|>41"), "mode": "causal"}
+    (setting,) = named([said], {"max_new_tokens": 40})
+    item = Item(id="0", prompt="34+7?", text="34+7?", references=("41",))
+    answer = LocalSubject(model).answer(item, setting, 0)
+    assert (answer.text, exact(item, answer, None)) == ("41", True)
+    spoken = list(said["forced"].values())[:-1]
+    assert list(answer.ids)[-len(spoken) - 1 : -1] == spoken  # seams are asked about all of it
 
 
 def test_seams_are_measured_beside_the_answer_and_shown(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Any, NoReturn
 
 QUOTE = '<|"|>'
 _HEAD = re.compile(r"\s*call:\s*([A-Za-z0-9_.-]+)\s*(?=\{)")
-_SPLIT = re.compile(r'<\|"\|>(.*?)<\|"\|>|([{}\[\],:])|([^{}\[\],:]+?)(?=\s*(?:[{}\[\],:]|<\|"\|>|$))', re.DOTALL)
 _MAX_DEPTH = 64
 
 
@@ -20,13 +20,17 @@ class _NoCall(Exception):
     """The text is not written so."""
 
 
-def read(body: str) -> list[tuple[str, dict[str, Any]]] | None:
-    """Name and arguments of the call; None if the text is anything else."""
+def read(body: str, quote: str = QUOTE) -> list[tuple[str, dict[str, Any]]] | None:
+    """Name and arguments of the call; None if the text is anything else.
+
+    Args:
+        quote: what stands around strings.
+    """
     head = _HEAD.match(body)
     if head is None:
         return None
     try:
-        reader = _Reader(_words(body[head.end() :]))
+        reader = _Reader(_words(body[head.end() :], quote))
         arguments = reader.value()
         reader.end()
     except (_NoCall, IndexError):
@@ -34,20 +38,26 @@ def read(body: str) -> list[tuple[str, dict[str, Any]]] | None:
     return [(head[1], arguments)] if isinstance(arguments, dict) else None
 
 
-def quoted(body: str) -> bool:
+def quoted(body: str, quote: str = QUOTE) -> bool:
     """Does this beginning of a call end inside a string?"""
-    return body.count(QUOTE) % 2 == 1
+    return body.count(quote) % 2 == 1
 
 
-def _words(text: str) -> list[tuple[str, str]]:
+@cache
+def _pattern(quote: str) -> re.Pattern[str]:
+    mark = re.escape(quote)
+    return re.compile(rf"{mark}(.*?){mark}|([{{}}\[\],:])|([^{{}}\[\],:]+?)(?=\s*(?:[{{}}\[\],:]|{mark}|$))", re.DOTALL)
+
+
+def _words(text: str, quote: str) -> list[tuple[str, str]]:
     """(kind, text) of every string ("s"), mark ("m") and bare word ("w")."""
     found: list[tuple[str, str]] = []
-    at = 0
+    split, at = _pattern(quote), 0
     while at < len(text):
         if text[at].isspace():
             at += 1
             continue
-        match = _SPLIT.match(text, at)
+        match = split.match(text, at)
         if match is None:
             raise _NoCall
         kind = "s" if match[1] is not None else "m" if match[2] else "w"

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal
 
+from anyorder.channels.marked import plain
 from anyorder.channels.markers import begun
 from anyorder.channels.parts import CallArguments, CallBegun, Content, Part, Reasoning
 from anyorder.channels.syntax import Syntax
@@ -37,6 +38,7 @@ class Channels:
     """Text in, parts out; the parts do not depend on the pieces in which the text comes.
 
     Args:
+        syntax: as the text has it: where it comes from tokens, that of `marked.with_tokens`.
         thinking: the prompt has opened the reasoning channel already.
         tools: names that may be called; without any, calls are text like any other.
         single: the answer ends behind its first call.
@@ -182,7 +184,8 @@ class Channels:
                 self._fail(len(self._pending), parts)
             return final
         body, end = self._pending[len(way.open) : at], at + len(way.close)
-        calls = self._calls(way.read(body))
+        body = plain(body, keep=way.words)
+        calls = self._calls(way.read(body, *way.words))
         if calls is not None:
             self._take(end)
             self._blanks, self._bare, self._state = "", True, "start"
@@ -192,7 +195,7 @@ class Channels:
             if self.single and calls:
                 self.ended = self._read
             return self.ended is None
-        if way.quoted(body):
+        if way.quoted(body, *way.words):
             self._searched = end
         else:
             self._fail(end, parts)
@@ -229,4 +232,4 @@ class Channels:
         self._blanks = text[len(shown) :]
         if shown:
             self._bare = False
-            parts.append(kind(shown))
+            parts.append(kind(plain(shown)))

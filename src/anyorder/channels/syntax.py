@@ -31,10 +31,11 @@ class ToolSyntax:
 
     open: str
     close: str
-    read: Callable[[str], list[tuple[str, dict[str, Any]]] | None]
-    """What stands between the markers -> (name, arguments) of every call; None if it is no call."""
-    quoted: Callable[[str], bool]
-    """Does this beginning of a call end inside a string? Then a closing marker there is a part of the string."""
+    read: Callable[..., list[tuple[str, dict[str, Any]]] | None]
+    """What stands between the markers, and `words` -> (name, arguments) of every call; None if it is no call."""
+    quoted: Callable[..., bool]
+    """Does this beginning of a call, read with `words`, end inside a string? Then a closing marker there is a part of
+    the string."""
     words: tuple[str, ...] = ()
     """Further control tokens that the text of a call needs."""
 

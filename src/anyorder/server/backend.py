@@ -13,6 +13,7 @@ from anyio import CapacityLimiter, to_thread
 
 from anyorder.canvas import Part, count_holes, count_slots
 from anyorder.channels.budget import Allowance, Budget
+from anyorder.channels.marked import with_tokens
 from anyorder.channels.parser import Channels
 from anyorder.channels.syntax import Syntax, syntax_of
 from anyorder.errors import ModelError, ParameterError
@@ -30,7 +31,7 @@ from anyorder.server.realtime import with_early_text
 from anyorder.server.settings import ServerSettings
 from anyorder.server.streams.answer import Answer
 from anyorder.serving import AnyWork, Priority, ScoreWork, SeamWork, Service, Ticket, Work
-from anyorder.thinking import marker_tokens
+from anyorder.thinking import decode_marked, marker_tokens
 
 if TYPE_CHECKING:
     from anyorder.models.chat import TemplateInputs
@@ -134,17 +135,22 @@ class Backend:
         )
 
     @cached_property
-    def markers(self) -> frozenset[int]:
-        """Control tokens that mark channels."""
-        return frozenset(marker_tokens(self.tokenizer, self.syntax))
+    def markers(self) -> Mapping[int, str]:
+        """Control tokens that mark channels: id -> string."""
+        return marker_tokens(self.tokenizer, self.syntax)
+
+    @cached_property
+    def read_syntax(self) -> Syntax:
+        """`syntax` as `decode_marked` shows it in answers."""
+        return with_tokens(self.syntax, self.markers.values())
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids to text."""
         return self.tokenizer.decode(list(ids))
 
     def decode_marked(self, ids: Sequence[int]) -> str:
-        """Ids to text, the markers of channels included."""
-        return self.tokenizer.decode(list(ids), shown=self.markers) if self.markers else self.decode(ids)
+        """Ids to text for a reader of channels."""
+        return decode_marked(self.tokenizer, ids, self.markers)
 
     def spell(self, id: int) -> str:
         """A token by itself: its text, or what the vocabulary calls it where it has none."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pydantic_core import to_json
 
+from anyorder.channels.parts import CallBegun
 from anyorder.events import Decided, Finished, Remasked
 from anyorder.seams import Seam
 from anyorder.server.choice import Choice, Step, run
@@ -77,7 +78,8 @@ class Frames:
             stopped = choice.answer.stopped and not isinstance(event, Finished)
             return [frame(data, data["type"]), *([_stopped(choice)] if stopped else [])]
         if self.format == "snapshots":
-            shows = isinstance(event, Decided | Remasked) or delta.finish_reason
+            calls = any(isinstance(part, CallBegun) for part in delta.parts)  # those of a block that is settled now
+            shows = isinstance(event, Decided | Remasked) or calls or delta.finish_reason
             return [self._framed(self._snapshot(choice, delta))] if shows else []
         if not (delta.parts or delta.tokens or delta.finish_reason):  # a control token has no text
             return []

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import platform
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from anyorder.api import EventStream, generate
+from anyorder.api import EventStream, encoded_prompts, generate
 from anyorder.canvas import Hole, Part
 from anyorder.errors import ParameterError
 from anyorder.models.loaded import LoadedModel
 from anyorder.params import DecodeParams
-from anyorder.prompt import Prompt, encode_prompt
+from anyorder.prompt import Prompt
 from anyorder.seams import check_seams, measure_seams
 from anyorder.sweep.answer import Answer
 from anyorder.sweep.items import Gap, Item
 from anyorder.sweep.settings import Setting
+
+if TYPE_CHECKING:
+    from anyorder.thinking import Reader
 
 SEAMS = 5
 """Pairs that are kept of an answer."""
@@ -33,7 +36,7 @@ class LocalSubject:
         self.model = model
         self.seams = seams
         self.name = model.source
-        self._prompts: dict[str, list[Part]] = {}  # item -> what the model reads
+        self._prompts: dict[str, tuple[list[Part], Reader | None]] = {}  # item -> what the model reads, and is read by
 
     def identity(self) -> dict[str, Any]:
         """Weights, number format and machine."""
@@ -91,21 +94,23 @@ class LocalSubject:
 
     def _stream(self, item: Item, setting: Setting, sample: int) -> EventStream:
         params = DecodeParams.of(**setting.params)
-        return EventStream(self.model, [self._encoded(item)], params, samples=[sample])
+        prompt, reader = self._encoded(item)
+        return EventStream(self.model, [prompt], params, samples=[sample], readers=[reader])
 
-    def _encoded(self, item: Item) -> list[Part]:
+    def _encoded(self, item: Item) -> tuple[list[Part], Reader | None]:
         if item.id not in self._prompts:
-            self._prompts[item.id] = self._encode(item)
+            (prompt,), (reader,) = encoded_prompts(self.model, [self._prompt(item)], None)
+            self._prompts[item.id] = prompt, reader
         return self._prompts[item.id]
 
-    def _encode(self, item: Item) -> list[Part]:
+    def _prompt(self, item: Item) -> Prompt:
         tokenizer, prompt = self.model.tokenizer, item.prompt
         if isinstance(prompt, str) and tokenizer is not None and tokenizer.has_chat_template:
-            return encode_prompt(self.model, [{"role": "user", "content": prompt}])
+            return [{"role": "user", "content": prompt}]
         if isinstance(prompt, str) or tokenizer is None:
-            return encode_prompt(self.model, cast(Prompt, prompt))
+            return cast(Prompt, prompt)
         parts = [Hole(len(tokenizer.encode_text(p.text))) if isinstance(p, Gap) else p for p in prompt]
-        return encode_prompt(self.model, cast(Prompt, parts))
+        return cast(Prompt, parts)
 
 
 def fingerprint(model: LoadedModel) -> str:

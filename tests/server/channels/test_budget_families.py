@@ -46,6 +46,9 @@ class Thinking(NumberTokenizer):
     def token_id(self, token: str) -> int | None:
         return CLOSE if token == "</think>" else None
 
+    def is_control(self, token_id: int) -> bool:
+        return token_id == CLOSE
+
     def decode(self, ids: Any, skip_special: bool = True, shown: frozenset[int] = frozenset()) -> str:
         return "".join("</think>" if id == CLOSE else f"{id}," for id in ids)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from anyorder.channels.budget import Allowance
+from anyorder.channels.marked import plain
 from anyorder.channels.parser import Channels
 from anyorder.channels.parts import Content, Part, Spoken
 from anyorder.events import Committed, Event, Finished, Remasked, Revised, Started
@@ -179,7 +180,7 @@ class Answer:
 
     def _say(self, text: str) -> None:
         text, parts = self._read(text)
-        self.text += text
+        self.text += plain(text)
         self.parts += parts
 
     def _read(self, text: str) -> tuple[str, list[Part]]:
@@ -277,7 +278,7 @@ class Answer:
         return Token(fold.ids[slot], self._spelt(fold.ids[slot]), logarithm(probability), offset, tuple(best))
 
     def _spelt(self, id: int) -> str:
-        return self.spell(id) if self.spell else self.decode([id])
+        return self.spell(id) if self.spell else plain(self.decode([id]))
 
     @property
     def stop_token(self) -> Token | None:

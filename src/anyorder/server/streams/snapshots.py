@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anyorder.channels.marked import plain
 from anyorder.server.streams.answer import Answer
 
 OPEN = "░"
@@ -54,4 +55,4 @@ def _slots(answer: Answer) -> range | list[int]:
 
 def _until(text: str, stops: Sequence[str]) -> str:
     """The text before the first of the stop strings in it."""
-    return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]
+    return text[: min((place for stop in stops if (place := plain(text).find(stop)) >= 0), default=len(text))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from anyorder.channels.marked import plain
 from anyorder.channels.markers import begun
 
 Decode = Callable[[Sequence[int]], str]
@@ -75,11 +76,12 @@ class StopFilter:
         if self.hit is not None:
             return ""
         pending = self._held + text
-        if found := self._first(pending):
+        letters = plain(pending)
+        if found := self._first(letters):
             start, self.hit = found
             self._held = ""
             return pending[:start]
-        keep = begun(pending, self.stops)
+        keep = begun(letters, self.stops)
         self._held = pending[len(pending) - keep :]
         return pending[: len(pending) - keep]
 

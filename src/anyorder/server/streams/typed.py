@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyorder.channels.marked import plain
 from anyorder.events import Decided, Event, Finished, Started
 from anyorder.server.streams.answer import Answer, Delta
 
@@ -19,9 +20,11 @@ def typed(answer: Answer, index: int, event: Event, delta: Delta) -> dict[str, A
     data["index"] = index
     match event:
         case Decided():
-            data["texts"] = [answer.decode([token]) for token in event.ids]
+            data["texts"] = [plain(answer.decode([token])) for token in event.ids]
         case Started():
-            data["texts"] = ["" if slot in event.open else answer.decode([id]) for slot, id in enumerate(event.ids)]
+            data["texts"] = [
+                "" if slot in event.open else plain(answer.decode([id])) for slot, id in enumerate(event.ids)
+            ]
         case Finished():
             data["finish_reason"] = data.pop("reason")
         case _:

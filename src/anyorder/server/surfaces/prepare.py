@@ -56,7 +56,7 @@ def prepare(backend: Backend, wire: ChatRequest) -> Talk:
         single, way = wire.parallel_tool_calls is False, syntax.reasoning
         told = TemplateInputs(variables=variables)
         thinking = way is not None and opens_reasoning(backend.tokenizer, way, told)
-        channels = partial(Channels, syntax, thinking=thinking, tools=names, single=single)
+        channels = partial(Channels, backend.read_syntax, thinking=thinking, tools=names, single=single)
     return Talk(messages, inputs, channels, partial(_preset, backend, wire))
 
 
