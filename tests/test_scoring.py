@@ -283,6 +283,13 @@ def test_impossible_tokens_are_minus_infinity_and_not_nan() -> None:
         ("llada", {"mode": "casual"}, "mode", "unknown way of scoring 'casual'; did you mean 'causal'?"),
         ("wedlm", {}, "mode", "has no score: it neither reads a text from the left nor masks within one"),
         ("wedlm", {"mode": "causal"}, "mode", "has no score"),
+        (
+            "nemotron_labs_diffusion",
+            {"mode": "pseudo_likelihood"},
+            "mode",
+            "has no score 'pseudo_likelihood'; use 'causal'",
+        ),
+        ("diffusion_gemma", {"mode": "left_to_right"}, "mode", "has no score 'left_to_right'; use 'causal'"),
         ("llama", {"start": 0}, "start", "nothing stands before the first token"),
         ("dream", {"start": 0}, "start", "predicts a token from the one before it; use 1"),
         ("llama", {"start": -1}, "start", "must be a whole number of at least 0, got -1"),

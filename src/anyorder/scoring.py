@@ -101,8 +101,9 @@ def _modes(model: LoadedModel) -> list[ScoreMode]:
     """The estimators that a model has."""
     spec = model.spec
     reads_both_ways = spec.attention != "causal" or spec.blocks_both_ways or model.adapter is not None
+    fills_holes = spec.blocks == "grid" and spec.noise != "uniform"  # a masked token is one
     has = {"causal": "causal" in spec.modes, "monte_carlo": spec.attention == "bidirectional"}
-    return [mode for mode in MODES if has.get(mode, reads_both_ways)]
+    return [mode for mode in MODES if has.get(mode, reads_both_ways and fills_holes)]
 
 
 def build_scorer(
