@@ -53,12 +53,16 @@ class Draws:
         Returns:
             [n] int64.
         """
-        cumulated = logits.float().softmax(-1).cumsum(-1, dtype=wide_dtype(logits.device))  # [n, V]
-        target = self.uniform(slots, pass_index).unsqueeze(-1) * cumulated[:, -1:]
-        ids = torch.searchsorted(cumulated, target.to(cumulated.dtype), right=True).squeeze(-1)
+        return self.chosen(logits.float().softmax(-1), slots, pass_index)
+
+    def chosen(self, probabilities: Tensor, slots: Tensor, pass_index: int) -> Tensor:
+        """`tokens` where the probabilities are at hand: [n, V] float, 0 where nothing may be drawn, -> [n] int64."""
+        cumulated = probabilities.cumsum(-1, dtype=wide_dtype(probabilities.device))  # [n, V]
+        total = cumulated[:, -1:].contiguous()
+        target = self.uniform(slots, pass_index).unsqueeze(-1) * total
+        ids = torch.searchsorted(cumulated, target.to(cumulated.dtype), right=True)
         # rounding of u * total to total would fall behind the last possible token
-        last = (cumulated < cumulated[:, -1:]).sum(-1)
-        return torch.minimum(ids, last)
+        return torch.minimum(ids, torch.searchsorted(cumulated, total)).squeeze(-1)
 
     def subset(self, score: Tensor, slots: Tensor, pass_index: int, count: int) -> Tensor:
         """Draw `count` slots without replacement with probability proportional to exp(score) (Gumbel top-k).

@@ -131,8 +131,8 @@ class Replayed(Draws):
         ids = self.begun[canvas] if pass_index < 0 else self.passes[pass_index].noise
         return (torch.tensor(ids, dtype=torch.float64) + 0.5) / VOCABULARY
 
-    def tokens(self, logits: Tensor, slots: Tensor, pass_index: int) -> Tensor:
-        """See `Draws.tokens`."""
+    def chosen(self, probabilities: Tensor, slots: Tensor, pass_index: int) -> Tensor:
+        """See `Draws.chosen`."""
         return torch.tensor(self.passes[pass_index].drawn)
 
 

@@ -141,20 +141,21 @@ class RenoiseDecoder(DecoderBase):
             order=sampling.filter_order,
             nucleus=sampling.nucleus,
         )
-        return kept / renoise.temperature(self.step, how.steps, how.t_min, how.t_max)
+        return kept.div_(renoise.temperature(self.step, how.steps, how.t_min, how.t_max))  # the rows are ours to change
 
     def decide(self, rows: list[Tensor]) -> Tensor:
         """[3 + 2 K, 2 L]: ids that were drawn, their entropy, 1 where accepted; then the best ids and their
         probability. Below both, K = min(top, V) likeliest ids and their probabilities."""
         logits = self._processed(rows[0])
         slots = self.slots.to(logits.device, non_blocking=True)
-        drawn = self.sampling.draws.tokens(logits, slots, self.passes - self.extra_passes)
-        entropy, top = score.entropy(logits), best(logits)
+        chances = logits.softmax(-1)  # once: at a vocabulary's width every further one costs as much as the network
+        drawn = self.sampling.draws.chosen(chances, slots, self.passes - self.extra_passes)
+        entropy, top = score.entropy(logits, chances), best(logits)
         accepted = select.entropy_bound(entropy, torch.ones_like(drawn, dtype=torch.bool), self.cleaning.entropy_bound)
-        self.soft = self.soften(logits.softmax(-1))
+        self.soft = self.soften(chances)
         wide = wide_dtype(logits.device)
         first = [part.to(wide) for part in (drawn, entropy, accepted)]
-        second = [part.to(wide) for part in (top, score.probability(logits, top), torch.ones_like(accepted))]
+        second = [part.to(wide) for part in (top, chances.gather(-1, top[:, None])[:, 0], torch.ones_like(accepted))]
         decision = torch.cat([torch.stack(first), torch.stack(second)], 1)
         if not self.top:
             return decision

@@ -59,11 +59,17 @@ def margin(logits: Tensor) -> Tensor:
     return best[:, 0] - best[:, 1]
 
 
-def entropy(logits: Tensor) -> Tensor:
-    """Entropy in nats of softmax(logits): [n, V] -> [n]; entries of -inf count nothing."""
+def entropy(logits: Tensor, probabilities: Tensor | None = None) -> Tensor:
+    """Entropy in nats of softmax(logits): [n, V] -> [n]; entries of -inf count nothing.
+
+    Args:
+        logits: [n, V] float.
+        probabilities: softmax(logits), at least float32, where it is at hand.
+    """
     log_p = _precise(logits).log_softmax(-1)
     # in place: at a vocabulary's width every further tensor costs as much as the arithmetic
-    return -torch.linalg.vecdot(log_p.exp(), log_p.clamp_min_(torch.finfo(log_p.dtype).min))
+    chances = log_p.exp() if probabilities is None else probabilities
+    return -torch.linalg.vecdot(chances, log_p.clamp_min_(torch.finfo(log_p.dtype).min))
 
 
 def distant_entropy(logits: Tensor, slots: Tensor, penalty: float) -> Tensor:

@@ -125,6 +125,6 @@ class CanvasDraws(Draws):
             ids = self.step(pass_index)["renoise_ids"][self.row]
         return (torch.tensor(ids, dtype=torch.float64) + 0.5) / self.vocab_size
 
-    def tokens(self, logits: Tensor, slots: Tensor, pass_index: int) -> Tensor:
-        """See `Draws.tokens`."""
-        return torch.tensor(self.step(pass_index)["sampled_ids"][self.row], device=logits.device)
+    def chosen(self, probabilities: Tensor, slots: Tensor, pass_index: int) -> Tensor:
+        """See `Draws.chosen`."""
+        return torch.tensor(self.step(pass_index)["sampled_ids"][self.row], device=probabilities.device)

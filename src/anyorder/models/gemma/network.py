@@ -194,7 +194,9 @@ class DiffusionGemma(Transformer):
     def head(self, hidden: Tensor) -> Tensor:
         """See `Transformer.head`."""
         logits, cap = super().head(hidden), self.gemma.softcap
-        return (logits / cap).tanh() * cap
+        if logits.requires_grad:
+            return (logits / cap).tanh() * cap
+        return logits.div_(cap).tanh_().mul_(cap)  # further tensors of this size would cost as much as the arithmetic
 
     def fed(
         self,
