@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anyorder.api import generate_batch, load
-from anyorder.errors import MissingExtra, ParameterError
+from anyorder.errors import MissingExtra, ModelError, ParameterError
+from anyorder.evaluation.answers import ThinkEnd, check_think_end, graded
 from anyorder.evaluation.likelihoods import Likelihoods
 from anyorder.params import DecodeParams
 
@@ -42,6 +43,8 @@ class HarnessModel(LM):
         scoring: causal, left_to_right, pseudo_likelihood or monte_carlo; see `Likelihoods`.
         samples: random maskings of a text in monte_carlo.
         batch_size: texts that are written at once.
+        think_end_token: what ends the reasoning in texts that are written, as text or as a token's id or string; what
+            stands before it is not graded.
         arguments: `dtype`, `device`, `revision`, `quantize` and `offline` of `load`; all others are decode parameters,
             such as `policy`, `threshold` and `block_length`.
     """
@@ -54,6 +57,7 @@ class HarnessModel(LM):
         samples: int = 128,
         batch_size: int | str = 1,
         max_batch_size: int | None = None,
+        think_end_token: ThinkEnd = None,
         **arguments: Any,
     ) -> None:
         super().__init__()
@@ -63,6 +67,11 @@ class HarnessModel(LM):
         arguments = {name: value for name, value in arguments.items() if value is not None}
         self.params = DecodeParams.of(None, **arguments)
         self.likelihoods = Likelihoods(model=load(source, **loading), mode=scoring, samples=int(samples))
+        tokenizer = self.likelihoods.model.tokenizer
+        if tokenizer is None:
+            raise ModelError(f"{self.likelihoods.model.source} has no tokenizer, and tasks are text")
+        self.words = tokenizer
+        self.think_end = check_think_end(think_end_token, tokenizer)
         if not str(batch_size).isdigit() or int(batch_size) < 1:
             raise ParameterError(f"batch_size must be a number from 1, got {batch_size!r}", param="batch_size")
         self.batch_size = int(batch_size)
@@ -92,7 +101,7 @@ class HarnessModel(LM):
                 prompts = [requests[number].args[0] for number in numbers]
                 answers = generate_batch(self.likelihoods.model, prompts, self._params(arguments))
                 for number, answer in zip(numbers, answers, strict=True):
-                    written[number] = _until(answer.text, arguments.get("until"))
+                    written[number] = graded(answer, self.words, arguments.get("until"), self.think_end)
                     self.cache_hook.add_partial("generate_until", requests[number].args, written[number])
                 bar.update(len(numbers))
         return written
@@ -125,13 +134,6 @@ def _batches(arguments: Sequence[dict[str, Any]], size: int) -> Iterator[list[in
         batch.append(number)
     if batch:
         yield batch
-
-
-def _until(text: str, stops: str | Sequence[str] | None) -> str:
-    """The text up to the first stop."""
-    for stop in [stops] if isinstance(stops, str) else stops or ():
-        text = text.partition(stop)[0] if stop else text
-    return text
 
 
 if __name__ == "__main__":
