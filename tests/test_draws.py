@@ -188,3 +188,12 @@ def test_a_subset_has_its_size_and_takes_the_possible_first(count: int, seed: in
 def test_a_sharp_score_is_the_greedy_choice() -> None:
     score = torch.tensor([0.1, 0.9, 0.5]) / 1e-3
     assert Draws(0).subset(score, torch.arange(3), 0, 2).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("cached", [1, 23, 40])
+def test_slices_of_rows_draw_what_all_rows_draw(cached: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, slots = torch.randn(7, 11, generator=torch.Generator().manual_seed(0)), torch.arange(7)
+    whole = Draws(3).tokens(logits, slots, 1)
+    monkeypatch.setattr("anyorder.draws.CACHED", cached)
+    assert torch.equal(Draws(3).tokens(logits, slots, 1), whole)
+    assert Draws(3).tokens(logits[:0], slots[:0], 1).shape == (0,)

@@ -52,3 +52,13 @@ def test_distance_counts_from_the_first_candidate(table: list[list[float]], data
     found = score.distant_entropy(logits, torch.tensor(slots), penalty).tolist()
     plain = score.entropy(logits).tolist()
     assert found == pytest.approx([h + penalty * (slot - slots[0]) for h, slot in zip(plain, slots, strict=True)])
+
+
+@pytest.mark.parametrize("cached", [1, 23, 40])
+def test_slices_of_rows_have_the_entropy_of_all_rows(cached: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = torch.randn(7, 11, generator=torch.Generator().manual_seed(0))
+    whole = score.entropy(logits)
+    monkeypatch.setattr("anyorder.draws.CACHED", cached)
+    assert torch.equal(score.entropy(logits), whole)
+    torch.testing.assert_close(score.entropy(logits, logits.softmax(-1)), whole)
+    assert score.entropy(logits[:0]).shape == (0,)

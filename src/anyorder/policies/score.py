@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from anyorder.draws import cached_rows
+
 
 def probability(logits: Tensor, ids: Tensor) -> Tensor:
     """Probability of `ids` under softmax(logits).
@@ -66,6 +68,12 @@ def entropy(logits: Tensor, probabilities: Tensor | None = None) -> Tensor:
         logits: [n, V] float.
         probabilities: softmax(logits), at least float32, where it is at hand.
     """
+    rows = cached_rows(logits)
+    known = [None] * (len(logits) // rows + 1) if probabilities is None else probabilities.split(rows)
+    return torch.cat([_entropy(*part) for part in zip(logits.split(rows), known, strict=False)])
+
+
+def _entropy(logits: Tensor, probabilities: Tensor | None) -> Tensor:
     log_p = _precise(logits).log_softmax(-1)
     # in place: at a vocabulary's width every further tensor costs as much as the arithmetic
     chances = log_p.exp() if probabilities is None else probabilities
