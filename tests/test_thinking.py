@@ -5,16 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.cli.scripted import scripted_model
 from tests.gemma_talk import TEMPLATE, backend, forced, gemma_tokenizer, talking_gemma
 from tests.server.channels.speaking import PLAIN, speaking
+from tokenizers import decoders
 
 import anyorder
+from anyorder.channels.marked import SIGN, plain
 from anyorder.channels.syntax import REASONING, Syntax
 from anyorder.errors import ParameterError
 from anyorder.events import BlockFinished, Committed, Finished, Revised, Started
 from anyorder.generation import Fold
-from anyorder.thinking import Reader
+from anyorder.models.tokenizer import Tokenizer
+from anyorder.models.tokenizer_files import TokenizerFiles
+from anyorder.thinking import Reader, decode_marked, marker_tokens
 
 SYSTEM = {"role": "system", "content": "be brief."}
 WHY = {"role": "user", "content": "why?"}
@@ -142,6 +148,26 @@ def test_markers_that_are_only_spelt_are_text() -> None:
     said = reader().read(spelt(SPOKEN))
     assert (said.reasoning, said.text, said.reasoning_tokens) == (None, SPOKEN, 0)
     assert reader(begun=True).read([*own("a<channel|>"), *spelt("<channel|>")]).text == "<channel|>"
+
+
+DECODERS = [
+    decoders.Sequence([decoders.Replace("_", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]),
+    decoders.ByteLevel(),
+    decoders.Fuse(),
+]
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@given(ids=st.lists(st.integers(0, len(backend().get_vocab()) - 1), max_size=8))
+def test_marked_text_is_the_text_with_its_markers(decoder: Any, ids: list[int]) -> None:
+    made = backend()
+    made.decoder = decoder
+    tokenizer = Tokenizer(TokenizerFiles(backend=made, named={}, chat_template=None))
+    markers = marker_tokens(tokenizer, Syntax(reasoning=REASONING["gemma4"]))
+    assert set(markers.values()) == {"<|channel>", "<channel|>"}
+    text = decode_marked(tokenizer, ids, markers)
+    assert plain(text) == tokenizer.decode(ids, shown=frozenset(markers))
+    assert text.count(SIGN) == sum(token in markers for token in ids)
 
 
 def test_a_thought_that_later_passes_revise_is_read_as_it_ends() -> None:
