@@ -64,6 +64,27 @@ def test_llada_caches_compares_equal_outputs(tmp_path: Path) -> None:
     assert result["rows"][0]["slots_equal_to_uncached"] == 1.0  # the first is uncached itself
 
 
+def test_diffusion_gemma_compares_the_same_passes(tmp_path: Path) -> None:
+    pytest.importorskip("transformers.models.diffusion_gemma")
+    text, results = run("diffusion_gemma", "--sizes", "tiny", "--repeats", "1", "--prompt-length", "9", "--passes", "2",
+                        "--tokens", "3", out=tmp_path)  # fmt: skip
+    assert "| block | transformers, static |" in text
+    (result,) = results["results"]
+    assert [(row["mode"], row["side"]) for row in result["rows"]] == [
+        ("block", "anyorder"), ("block", "transformers, dynamic"), ("block", "transformers, static"),
+        ("causal", "anyorder"), ("causal", "transformers, dynamic"),
+    ]  # fmt: skip
+    assert result["difference"] < 1e-3
+
+
+def test_moe_compares_equal_outputs(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    text, results = run("moe", "--sizes", "tiny", "--repeats", "1", "--prompt-length", "8", "--tokens", "4",
+                        "--batches", "1", "2", out=tmp_path)  # fmt: skip
+    assert "| transformers, grouped_mm | 2 |" in text
+    assert [row["batch"] for row in results["rows"]] == [1, 1, 1, 2, 2, 2]
+
+
 def test_training_measures_every_case(tmp_path: Path) -> None:
     text, results = run("training", "--shapes", "tiny", "--length", "32", "--rows", "2", "--steps", "1", out=tmp_path)
     assert "| draft-lora, lora |" in text
