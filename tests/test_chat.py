@@ -70,7 +70,7 @@ def test_a_model_without_an_exact_cache_keeps_nothing(family: str) -> None:
 
 
 def test_an_uncached_session_keeps_nothing_either() -> None:
-    chat = session("llama", cache="none")
+    chat = session("llama", cache="none", stop_ids=())
     first, second = (ask(chat, question) for question in QUESTIONS[:2])
     assert chat.stored_keys == []
     assert second.stats.positions > first.stats.positions
@@ -79,7 +79,7 @@ def test_an_uncached_session_keeps_nothing_either() -> None:
 @pytest.mark.parametrize("read", [0, 1, 4, 6])
 @pytest.mark.parametrize("family", ["llama", "sdar", "fast_dllm_v2"])
 def test_an_answer_given_up_midway_leaves_no_trace(family: str, read: int) -> None:
-    chat, clean = session(family), session(family)
+    chat, clean = session(family, stop_ids=()), session(family, stop_ids=())
     for each in (chat, clean):
         ask(each, QUESTIONS[0])
     before = list(chat.messages)
