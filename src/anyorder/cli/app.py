@@ -14,6 +14,7 @@ import typer
 import anyorder
 from anyorder.cli import bench, chat, convert, generate, inspect, models, plan, reference, selftext, serve, sweep, train
 from anyorder.cli.terminal import is_debugging, print_error
+from anyorder.cli.threads import wait_politely_if_busy
 from anyorder.errors import AnyorderError, ParameterError
 
 app = typer.Typer(
@@ -54,6 +55,7 @@ app.add_typer(bench.app, name=bench.NAME)
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
+    wait_politely_if_busy()
     code = run(args)
     gc.freeze()  # or the interpreter looks for cycles in all of torch before the prompt comes back: half a second
     sys.exit(code)
