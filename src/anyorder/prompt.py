@@ -119,7 +119,7 @@ def _with_pictures(model: LoadedModel, ids: Sequence[int], pictures: list[Pictur
 def _picture(model: LoadedModel, image: Image) -> Picture:
     if model.images is None and model.spec.image_shapes is None:
         raise ParameterError(
-            f"{model.source} (family {model.spec.name}) takes no image input; give it text", param="prompt"
+            f"{model.source} (family {model.spec.name}) takes no image input; give it text", param="image"
         )
     if model.images is None:
         raise ModelError(

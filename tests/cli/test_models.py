@@ -69,6 +69,7 @@ def test_an_unknown_family_is_one_line(cli: Cli) -> None:
     result = cli("models", "sdra")
     assert result.code == 2
     assert "unknown family 'sdra'; did you mean 'sdar'?" in result.err
+    assert result.err.lower().count("known: ") == 1
 
 
 def test_a_family_without_an_entry_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:

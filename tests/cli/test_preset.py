@@ -73,6 +73,12 @@ def test_a_missing_preset_is_named(tmp_path: Path) -> None:
         with_preset({}, preset=tmp_path / "none.toml")
 
 
+def test_an_unknown_name_is_told_the_known_ones(cli: Cli) -> None:
+    with pytest.raises(ParameterError, match=r"unknown preset 'llada2\.1-sped'; did you mean 'llada2\.1-speed'"):
+        with_preset({}, preset=Path("llada2.1-sped"))
+    assert "[decoding]" in cli("generate", "--help").out
+
+
 def test_a_server_takes_a_preset_before_its_file_and_behind_its_flags(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ import itertools, os, sys, time
 import anyorder
 from anyorder.cli.app import run
 from anyorder.engine.loop import Engine
+from anyorder.server import app
 from tests.cli.scripted import scripted_model
 
 passes, real = itertools.count(1), Engine.step
@@ -31,6 +32,7 @@ def step(engine, batch):
     return real(engine, batch)
 
 Engine.step = step
+app.WATCH_S = WATCH_S
 anyorder.load = lambda source=None, **flags: scripted_model()
 sys.exit(run(["serve", "--port", "0", "--kv-bytes", "1000000", *sys.argv[1:]]))
 """
@@ -73,9 +75,10 @@ class Process:
 
 
 @contextmanager
-def process(*flags: str, breaks_at: int = 0, pass_s: float = 0.0) -> Generator[Process]:
-    """A server whose engine breaks at a pass, and takes some time for each."""
+def process(*flags: str, breaks_at: int = 0, pass_s: float = 0.0, watch_s: float = 1.0) -> Generator[Process]:
+    """A server whose engine breaks at a pass, takes some time for each, and is looked at so often."""
     script = SCRIPT.replace("BREAKS_AT", str(breaks_at)).replace("PASS_S", str(pass_s))
+    script = script.replace("= WATCH_S", f"= {watch_s}")
     command = [sys.executable, "-c", script, *flags]
     started = subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True)
     stderr = started.stderr
@@ -118,6 +121,15 @@ def test_a_signal_lets_answers_end_and_takes_no_new_ones() -> None:
         assert server.ends() == 0
     assert any('"completion_tokens": 100' in line for line in server.log)
     assert not any("secret" in line or "Blue" in line for line in server.log)
+
+
+def test_a_watched_engine_that_was_told_to_stop_is_no_failure() -> None:
+    """The watch of the engine, here at every turn of the loop, sees it end before the server has."""
+    with process(watch_s=0.0) as server:
+        assert server.complete().status_code == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.ends() == 0
+    assert not any("the engine failed" in line for line in server.log)
 
 
 def test_answers_that_take_too_long_to_end_are_told_so() -> None:

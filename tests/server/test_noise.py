@@ -73,7 +73,13 @@ def test_seams_are_refused_before_the_answer(server: Live, gemma: LoadedModel) -
         measure_seams(gemma, run.events, PARAMS)
 
 
-CLEANING = {"t_min": 0.2, "t_max": 1.5, "stability_threshold": 2, "confidence_threshold": 3.0, "entropy_bound": 1.0}
+CLEANING: dict[str, Any] = {
+    "t_min": 0.2,
+    "t_max": 1.5,
+    "stability_threshold": 2,
+    "confidence_threshold": 3.0,
+    "entropy_bound": 1.0,
+}
 
 
 def test_how_a_canvas_is_cleaned_is_up_to_the_request(server: Live, gemma: LoadedModel) -> None:

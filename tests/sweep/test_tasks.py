@@ -197,12 +197,12 @@ def test_gaps_are_as_long_as_their_texts_in_the_models_tokens() -> None:
 
 def test_reasoning_is_not_graded() -> None:
     model = talking_gemma()
-    said = {"forced": forced(model, "<|channel>thought\n12? no.<channel|>41"), "mode": "causal"}
-    (setting,) = named([said], {"max_new_tokens": 40})
+    given = forced(model, "<|channel>thought\n12? no.<channel|>41")
+    (setting,) = named([{"forced": given, "mode": "causal"}], {"max_new_tokens": 40})
     item = Item(id="0", prompt="34+7?", text="34+7?", references=("41",))
     answer = LocalSubject(model).answer(item, setting, 0)
     assert (answer.text, exact(item, answer, None)) == ("41", True)
-    spoken = list(said["forced"].values())[:-1]
+    spoken = list(given.values())[:-1]
     assert list(answer.ids)[-len(spoken) - 1 : -1] == spoken  # seams are asked about all of it
 
 

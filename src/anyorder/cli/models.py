@@ -68,8 +68,7 @@ def facts_of(name: str) -> dict[str, Any]:
     from anyorder.models.families import FAMILIES
 
     if name not in FAMILIES:
-        known = ", ".join(FAMILIES)
-        raise ParameterError(f"unknown family {name!r}{did_you_mean(name, list(FAMILIES))}; known: {known}")
+        raise ParameterError(f"unknown family {name!r}{did_you_mean(name, list(FAMILIES))}")
     return facts_of_family(FAMILIES[name])
 
 
@@ -91,7 +90,8 @@ def brief(facts: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"{', '.join(facts['architectures'])}: {mask}",
         f"{modes}; caches {caches(facts)}",
-        ", ".join(("infill" if facts["infill"] else "no infill", *supported(facts))),
+        ", ".join((*(["infill"] if facts["infill"] else []), *supported(facts)))
+        + ("" if facts["infill"] else "; no infill"),
     )
 
 

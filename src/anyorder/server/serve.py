@@ -34,6 +34,7 @@ class Server(uvicorn.Server):
         self.drain_s = config.settings.drain_s
         self.signals = 0
         self.drained_by: float | None = None
+        self.stopping = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Only note it: what has to be done waits for the next tick."""
@@ -52,6 +53,7 @@ class Server(uvicorn.Server):
         is_idle = self.service.drain(0)
         if not is_idle and self.signals == 1 and time.monotonic() < self.drained_by:
             return
+        self.stopping = True
         await to_thread.run_sync(self.service.stop)  # the rest is told so, and its connections end by themselves
         self.should_exit = True
 
@@ -78,7 +80,8 @@ def make_server(
     """
 
     def died() -> None:
-        on_death()
+        if not server.stopping:  # an engine that was told to stop is not alive either
+            on_death()
         server.should_exit = True
 
     app = make_app(service, settings, defaults, on_death=died)
