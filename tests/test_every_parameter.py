@@ -26,7 +26,7 @@ PLAIN: dict[str, Any] = {"max_new_tokens": 16, "stop_ids": ()}
 FIRST, LATER = "the first token of the plain answer", "a token that is not"
 PROBES: dict[str, list[dict[str, Any]]] = {
     "mode": [{"mode": mode} for mode in ("causal", "full", "block")],
-    "policy": [{"policy": policy} for policy in ("random", "sequential", "entropy")],
+    "policy": [{"policy": policy} for policy in ("random", "sequential")],
     "steps": [{"steps": 2}],
     "threshold": [{"threshold": 0.0}, {"threshold": 0.06}],
     "factor": [{"factor": 1000.0}],

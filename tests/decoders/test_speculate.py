@@ -255,7 +255,8 @@ def test_drafts_through_the_public_function(sampling: dict[str, Any], draft: str
     )
     assert [g.ids for g in drafted] == [g.ids for g in wanted]
     assert [g.finish_reason for g in drafted] == [g.finish_reason for g in wanted]
-    assert sum(g.stats.passes for g in drafted) < sum(g.stats.passes for g in wanted)
+    most = sum(g.stats.passes for g in wanted) - (not sampling)  # what is drawn at random may never be guessed
+    assert sum(g.stats.passes for g in drafted) <= most
     assert all(g.stats.wasted == 0 for g in drafted)
 
 

@@ -63,9 +63,10 @@ def test_streams_tell_the_same_as_whole_answers(letters: Live) -> None:
 
 def test_a_block_that_was_begun_counts(numbers: Live) -> None:
     """The answer stops inside a block, for which the whole block was computed."""
-    answer = numbers.chat(messages=MESSAGES, max_tokens=16, stop=["7"], seed=2, temperature=1.2).json()
+    asked = {"messages": MESSAGES, "max_tokens": 16, "stop": ["7"], "temperature": 1.2}
+    answers = (numbers.chat(**asked, seed=seed).json() for seed in range(20))
+    answer = next(found for found in answers if found["choices"][0]["finish_reason"] == "stop")
     found = answer["usage"]["diffusion"]
-    assert answer["choices"][0]["finish_reason"] == "stop"
     assert (found["canvas_slots"] + answer["usage"]["prompt_tokens"]) % found["block_length"] == 0
     assert sum(found["positions_by_block"]) == found["positions"] > 0
     assert 0 < found["unused_share"] <= 1
