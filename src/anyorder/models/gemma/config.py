@@ -15,6 +15,8 @@ from anyorder.models.weights import Place
 FULL, SLIDING = "full_attention", "sliding_attention"
 FULL_EVERY = 6
 """Where the config names no layer types, every sixth layer sees everything."""
+FULL_SIZES = {"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
+"""Sizes of layers that see everything: by layer, as transformers 5.24 writes them, and as published."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +45,19 @@ class GemmaConfig(ModelConfig):
 
 
 def parse_gemma(raw: RawConfig) -> GemmaConfig:
-    """Config of the whole model.
+    """Config of the whole model, as published or as transformers writes it today.
 
     Raises:
         ModelError: a size is missing or impossible, or a setting is not supported.
     """
+    refuse(unlike(raw, quantization_config=(None,)))
     text = raw.get("text_config")
     if not isinstance(text, dict):
         raise ModelError("config.json lacks 'text_config'; is the file complete?")
     text = {key: value for key, value in text.items() if isinstance(key, str)}
     layers, heads = required(text, "num_hidden_layers"), required(text, "num_attention_heads")
-    kinds = text.get("layer_types") or [SLIDING if (i + 1) % FULL_EVERY else FULL for i in range(layers)]
+    kinds = _kinds(text, layers)
+    text |= _full_sizes(text, kinds)
     rope = text.get("rope_parameters") or {}
     sliding, full = rope.get(SLIDING) or {}, rope.get(FULL) or {}
     refuse(_faults(text, kinds, layers, sliding, full))
@@ -82,6 +86,25 @@ def parse_gemma(raw: RawConfig) -> GemmaConfig:
         softcap=float(text.get("final_logit_softcapping") or 30.0),
         vision=parse_vision(raw),
     )
+
+
+def _kinds(text: RawConfig, layers: int) -> list[str]:
+    """What each layer sees; the last one sees everything, whatever is said of it."""
+    kinds = text.get("layer_types") or [SLIDING if (i + 1) % FULL_EVERY else FULL for i in range(layers)]
+    return [*kinds[:-1], FULL] if kinds[-1] == SLIDING else kinds
+
+
+def _full_sizes(text: RawConfig, kinds: list[str]) -> dict[str, Any]:
+    """The sizes of full layers under their published names, where they are said by layer."""
+    layers: dict[str, dict[str, Any]] = text.get("per_layer_config") or {}
+    if not layers:
+        return {}
+    sizes = next(iter(layers.values()))
+    full = {str(index) for index, kind in enumerate(kinds) if kind == FULL}
+    alike = all(other == sizes for other in layers.values())
+    if {str(index) for index in layers} != full or not alike or not sizes.keys() <= FULL_SIZES.keys():
+        refuse([f"per_layer_config={layers!r} (supported: the same {' and '.join(FULL_SIZES)} of all full layers)"])
+    return {FULL_SIZES[name]: value for name, value in sizes.items()}
 
 
 def _moe(text: RawConfig, layers: int) -> MoeConfig:
