@@ -48,6 +48,17 @@ class Sampling:
             logits[:, token] = -torch.inf
         return logits
 
+    def filtered(self, logits: Tensor, temperature: float = 0) -> Tensor:
+        """[n, V] adjusted logits, scaled and filtered; 0 leaves the scale. The argument itself if nothing is done."""
+        return filter_logits(
+            logits,
+            temperature=temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            order=self.filter_order,
+            nucleus=self.nucleus,
+        )
+
     def propose(self, logits: Tensor, slots: Tensor, pass_index: int) -> tuple[Tensor, Tensor, Tensor]:
         """Propose one token per row.
 
@@ -57,14 +68,7 @@ class Sampling:
         Returns:
             ids [n] int64, confidence [n] float in [0, 1], and the logits [n, V] that the ids are drawn from.
         """
-        filtered = filter_logits(
-            logits,
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            order=self.filter_order,
-            nucleus=self.nucleus,
-        )
+        filtered = self.filtered(logits, self.temperature)
         ids = best(filtered) if self.temperature == 0 else self.draws.tokens(filtered, slots, pass_index)
         confidence = score.probability(self.measured(logits, filtered), ids)
         if self.late_ids:  # the filters may have left nothing else

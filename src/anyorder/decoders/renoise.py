@@ -15,7 +15,7 @@ from anyorder.decoders.choose import Sampling
 from anyorder.draws import wide_dtype
 from anyorder.events import BlockFinished, Decided, Event
 from anyorder.policies import renoise, score, select
-from anyorder.policies.sample import best, filter_logits
+from anyorder.policies.sample import best
 from anyorder.window import Window
 
 
@@ -133,14 +133,7 @@ class RenoiseDecoder(DecoderBase):
 
     def _processed(self, logits: Tensor) -> Tensor:
         """[L, V]: adjusted, filtered, and scaled by the temperature of the pass, in this order."""
-        sampling, how = self.sampling, self.cleaning
-        kept = filter_logits(
-            sampling.adjust(logits),
-            top_k=sampling.top_k,
-            top_p=sampling.top_p,
-            order=sampling.filter_order,
-            nucleus=sampling.nucleus,
-        )
+        kept, how = self.sampling.filtered(self.sampling.adjust(logits)), self.cleaning
         return kept.div_(renoise.temperature(self.step, how.steps, how.t_min, how.t_max))  # the rows are ours to change
 
     def decide(self, rows: list[Tensor]) -> Tensor:
