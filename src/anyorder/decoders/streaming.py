@@ -39,13 +39,4 @@ class StreamingDecoder(ReorderedDecoder):
         origin, length = self.canvas.answer_start, self.block_length
         end = self.block.start
         done = (end - origin) // length if end < self.end else -(-(end - origin) // length)
-        return [
-            BlockFinished(
-                self.canvas.request,
-                index,
-                origin + index * length,
-                min(origin + (index + 1) * length, self.end),
-                self.passes,
-            )
-            for index in range((start - origin) // length, done)
-        ]
+        return [self._finished(index) for index in range((start - origin) // length, done)]

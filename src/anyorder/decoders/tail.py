@@ -27,6 +27,9 @@ class TailDecoder(BlockDecoder):
         self.stored = stored
 
     def _block_finished(self) -> BlockFinished:
-        start, end = self.block.start, self.block.end
-        index = (start - self.canvas.answer_start) // self.block_length
+        return self._finished((self.block.start - self.canvas.answer_start) // self.block_length)
+
+    def _finished(self, index: int) -> BlockFinished:
+        start = self.canvas.answer_start + index * self.block_length
+        end = min(start + self.block_length, self.end)
         return BlockFinished(self.canvas.request, index, start, end, self.passes)
