@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from anyorder.params import DecodeParams
+from anyorder.params import KNOBS, DecodeParams
 
 Level = Literal["none", "minimal", "instant", "low", "medium", "high", "xhigh", "max"]
 
@@ -35,17 +35,12 @@ EFFORTS: Mapping[Level, Effort] = {
 }
 """OpenAI's levels and Inception's `instant`; shares and thresholds are ours, the latter around the published 0.9."""
 
-KNOBS = (
-    "steps", "threshold", "factor", "entropy_bound", "entropy_threshold", "position_penalty", "alg_temp", "eps",
-)  # fmt: skip
-"""Who has set one of these, in the request or for the server, has chosen how sure a commit must be."""
-
 
 def preset(effort: Effort, params: DecodeParams, *, reads_threshold: bool) -> dict[str, float]:
     """Decode parameters of a level.
 
     Args:
-        params: what request and server say of decoding.
+        params: what request and server say of decoding; who set one of `KNOBS` has chosen how sure to be.
         reads_threshold: the policy in use commits by a threshold.
     """
     chosen = any(getattr(params, name) is not None for name in KNOBS)

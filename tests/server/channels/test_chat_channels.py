@@ -173,6 +173,7 @@ def test_effort_sets_the_threshold_of_a_commit(number_model: LoadedModel, effort
         assert talk.preset(DecodeParams()) == {"threshold": threshold}
         assert talk.preset(DecodeParams(policy="low_confidence_static", steps=2)) == {}
         assert talk.preset(DecodeParams(threshold=0.5)) == {}
+        assert talk.preset(DecodeParams(noise="cosine")) == {}
         shared: Any = {"temperature": 0.05, "seed": 3, "max_tokens": 12}
         asked = server.chat(**shared, reasoning_effort=effort).json()
         named = server.chat(**shared, diffusion={"threshold": threshold}).json()
