@@ -32,7 +32,7 @@ def template_inputs(model: LoadedModel, prompt: Prompt, thinking: bool | None) -
     """
     if thinking is None:
         return None
-    if thinking not in (True, False):
+    if not isinstance(thinking, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         _refuse(f"`thinking` must be True, False or None, got {thinking!r}")
     if not is_chat(prompt):
         _refuse("`thinking` is a matter of the chat template, and this prompt is no list of messages; drop it")

@@ -19,7 +19,7 @@ from anyorder.channels.syntax import Syntax, syntax_of
 from anyorder.errors import ModelError, ParameterError
 from anyorder.events import Finished
 from anyorder.params import DecodeParams
-from anyorder.prompt import Prompt, encode_prompt
+from anyorder.prompt import Prompt, encode_prompt, is_chat
 from anyorder.scoring import ScoreFold, ScoreParams, resolve_scoring
 from anyorder.seams import check_seams
 from anyorder.server.choice import Choice
@@ -293,9 +293,7 @@ class Backend:
 
 
 def _has_images(prompt: Prompt) -> bool:
-    if isinstance(prompt, str) or not prompt or not isinstance(prompt[0], Mapping):
-        return False
-    return any(isinstance(message, Mapping) and isinstance(message.get("content"), list) for message in prompt)
+    return is_chat(prompt) and any(isinstance(m, Mapping) and isinstance(m.get("content"), list) for m in prompt)
 
 
 def _priority(ask: Ask) -> Priority:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SEND = "send the bytes of the file, as data:image/png;base64,..."
 _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]{1,32};base64", re.IGNORECASE)
-_OBJECT = re.compile(r"<_io\.BytesIO object at 0x[0-9a-f]+>")
 
 
 def _auto(detail: str | None) -> str | None:
@@ -78,8 +77,7 @@ class SentImage(Image):
         except Error as error:
             raise ParameterError(f"`{self.param}` is no base64: {error}", param=self.param) from None
         except ParameterError as error:
-            told = _OBJECT.sub("its bytes", str(error))  # addresses are nobody's business
-            raise ParameterError(f"`{self.param}`: {told}", param=self.param) from None
+            raise ParameterError(f"`{self.param}`: {error}", param=self.param) from None
 
 
 def sent_image(url: str, param: str) -> SentImage:
