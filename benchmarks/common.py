@@ -53,6 +53,17 @@ def machine_line(facts: dict[str, Any]) -> str:
             f"torch {facts['torch']}, Python {facts['python']}{load}")  # fmt: skip
 
 
+def unit_gain(model: Any, seed: int) -> None:
+    """Draw all matrices of a module anew, so that each keeps the size of what it is multiplied with."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.normal_(0, weight.shape[-1] ** -0.5, generator=generator)
+
+
 def _cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import Spread, machine, machine_line, save, table
+from common import Spread, machine, machine_line, save, table, unit_gain
 from published_shapes import DIFFUSION_GEMMA
 
 import anyorder
@@ -83,11 +83,8 @@ def random_model(sizes: Sizes, seed: int = 0) -> Any:
     import transformers
 
     model = transformers.DiffusionGemmaForBlockDiffusion(transformers.DiffusionGemmaConfig(**sizes.config())).eval()
-    generator = torch.Generator().manual_seed(seed)
+    unit_gain(model, seed)
     with torch.no_grad():
-        for weight in model.parameters():
-            if weight.dim() > 1:
-                weight.normal_(0, weight.shape[-1] ** -0.5, generator=generator)
         for name, weight in model.named_parameters():
             if name.endswith("self_attn.q_norm.weight"):
                 weight.fill_(weight.shape[0] ** -0.5)  # attention of random queries and keys as sharp as a trained one

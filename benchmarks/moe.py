@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import Spread, machine, machine_line, save, table
+from common import Spread, machine, machine_line, save, table, unit_gain
 
 import anyorder
 
@@ -59,11 +59,7 @@ def random_model(sizes: Sizes, seed: int = 0) -> Any:
     import transformers
 
     model = transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(**sizes.config())).eval()
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.dim() > 1:
-                weight.normal_(0, weight.shape[-1] ** -0.5, generator=generator)
+    unit_gain(model, seed)
     return model
 
 

@@ -7,8 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from anyorder.decoders.choose import Chooser, Sampling
 from anyorder.decoders.edit import EditingDecoder
 from anyorder.events import Event, Revised
+from anyorder.policies.catalog import POLICIES
+from anyorder.policies.published import Knobs
 from anyorder.window import Window
 
 MASK, STOP, VOCABULARY = 9, 8, 10
@@ -23,6 +26,12 @@ def rows(beliefs: list[tuple[int, float]]) -> Tensor:
         table[row, token] = p
     table[:, MASK] = 0
     return table.clamp_min(1e-30).log()
+
+
+def chooser() -> Chooser:
+    """Commits what is surer than 0.5."""
+    knobs = Knobs(threshold=0.5, strict=True)
+    return Chooser(policy=POLICIES["threshold"], sampling=Sampling(mask_id=MASK), knobs=knobs)
 
 
 def drive(decoder: EditingDecoder, script: Script) -> tuple[list[Event], list[Window]]:

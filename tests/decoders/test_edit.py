@@ -6,19 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from tests.decoders.scripted import MASK, STOP, Script, drive, revisions
+from tests.decoders.scripted import MASK, STOP, Script, chooser, drive, revisions
 from tests.engine.tiny import tiny
 
 import anyorder
 from anyorder.canvas import Canvas, Hole
-from anyorder.decoders.choose import Chooser, Sampling
 from anyorder.decoders.edit import Editing, EditingDecoder
 from anyorder.errors import ParameterError
 from anyorder.events import BlockFinished, Committed, Event, Remasked
 from anyorder.generation import Fold
 from anyorder.policies import revise
-from anyorder.policies.catalog import POLICIES
-from anyorder.policies.published import Knobs
 from anyorder.server.streams.answer import Answer
 
 
@@ -27,12 +24,9 @@ def run(
 ) -> tuple[list[int], list[Event]]:
     """The finished canvas and all events."""
     canvas = Canvas.from_prompt(prompt, mask_id=MASK)
-    chooser = Chooser(
-        policy=POLICIES["threshold"], sampling=Sampling(mask_id=MASK), knobs=Knobs(threshold=0.5, strict=True)
-    )
     decoder = EditingDecoder(
         canvas,
-        chooser,
+        chooser(),
         editing=Editing(threshold=edit_threshold, **edit),
         end=len(canvas) + length,
         block_length=4,

@@ -9,21 +9,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decoders.scripted import MASK, STOP, Script, drive, revisions
+from tests.decoders.scripted import MASK, STOP, Script, chooser, drive, revisions
 from tests.engine.audit import audited
 from tests.engine.requests import prompts
 from tests.engine.tiny import tiny
 
 import anyorder
 from anyorder.canvas import Canvas, Hole
-from anyorder.decoders.choose import Chooser, Sampling
 from anyorder.decoders.edit import Editing
 from anyorder.decoders.revisit import Revisiting, RevisitingDecoder
 from anyorder.errors import ParameterError
 from anyorder.events import BlockFinished, Committed, Event, Finished
 from anyorder.params import DecodeParams
-from anyorder.policies.catalog import POLICIES
-from anyorder.policies.published import Knobs
 from anyorder.request.needs import stored_columns, widest_pass
 from anyorder.resolve import resolve
 from anyorder.server.streams.answer import Answer
@@ -41,12 +38,9 @@ def run(
 ) -> tuple[list[int], list[Event], list[Window]]:
     """The finished canvas, all events and windows; blocks of 2."""
     canvas = Canvas.from_prompt(prompt, mask_id=MASK)
-    chooser = Chooser(
-        policy=POLICIES["threshold"], sampling=Sampling(mask_id=MASK), knobs=Knobs(threshold=0.5, strict=True)
-    )
     decoder = RevisitingDecoder(
         canvas,
-        chooser,
+        chooser(),
         revisiting=Revisiting(earlier=earlier, max_passes=5),
         editing=Editing(threshold=0.5, cycle_guard=guard),
         end=len(canvas) + length,

@@ -10,29 +10,11 @@ from tests.models.tiny_models import LLAMA
 from anyorder.errors import ModelError
 from anyorder.models.config import ModelConfig
 from anyorder.models.families import recognise
+from benchmarks import published_shapes
 
 LLADA_8B: dict[str, Any] = {
-    "architectures": ["LLaDAModelLM"],
-    "activation_type": "silu",
-    "alibi": False,
-    "block_type": "llama",
-    "d_model": 4096,
-    "embedding_size": 126464,
-    "include_bias": False,
-    "include_qkv_bias": False,
-    "layer_norm_type": "rms",
-    "mask_token_id": 126336,
-    "max_sequence_length": 4096,
-    "mlp_hidden_size": 12288,
-    "n_heads": 32,
-    "n_kv_heads": 32,
-    "n_layers": 32,
-    "rms_norm_eps": 1e-5,
-    "rope": True,
-    "rope_theta": 500000.0,
-    "vocab_size": 126400,
-    "weight_tying": False,
-}
+    **published_shapes.LLADA_8B, "alibi": False, "include_qkv_bias": False, "vocab_size": 126400,
+}  # fmt: skip
 DREAM_7B: dict[str, Any] = {
     "architectures": ["DreamModel"],
     "hidden_act": "silu",

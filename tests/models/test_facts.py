@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.published_shapes import LLADA2_MINI
 from tests.models.test_config import DREAM_7B, LLADA_8B
 from tests.models.test_moe import LLADA2
 from tests.models.tiny_models import LLAMA, write_checkpoint
@@ -20,30 +21,6 @@ def test_published_sizes() -> None:
     llada, dream = (recognise(raw).parse(raw) for raw in (LLADA_8B, DREAM_7B))
     assert num_parameters(llada, FAMILIES["llada"]) == 8_015_581_184
     assert num_parameters(dream, FAMILIES["dream"]) == 7_615_616_512
-
-
-LLADA2_MINI: dict[str, Any] = {
-    "architectures": ["LLaDA2MoeModelLM"],
-    "hidden_size": 2048,
-    "intermediate_size": 5120,
-    "moe_intermediate_size": 512,
-    "num_hidden_layers": 20,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "vocab_size": 157184,
-    "max_position_embeddings": 32768,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 600000,
-    "partial_rotary_factor": 0.5,
-    "num_experts": 256,
-    "num_experts_per_tok": 8,
-    "num_shared_experts": 1,
-    "n_group": 8,
-    "topk_group": 4,
-    "first_k_dense_replace": 1,
-    "tie_word_embeddings": False,
-}
 
 
 LLADA_MOE: dict[str, Any] = {
