@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: threads only wait for each other
 os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported: it reads this once
 os.environ.pop("ANYORDER_DEBUG", None)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore it, and tests raise it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background may ignore it
 
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
